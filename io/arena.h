@@ -1,0 +1,46 @@
+// The registered memory: one reservation, made at open, from which every buffer that meets a device is
+// cut. Rings register it once, in pieces of kPieceBytes. Immutable after Create; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "io/check.h"
+#include "io/types.h"
+
+namespace ashlar::io {
+
+class Arena {
+ public:
+  static constexpr uint64_t kPieceBytes = 1ull << 30;
+  static constexpr size_t kAlign = 4096;
+
+  // Reserves and touches `bytes` (rounded up to kAlign), in huge pages where the kernel has them.
+  // ResourceExhausted when the memory is not there.
+  static absl::StatusOr<std::unique_ptr<Arena>> Create(size_t bytes);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  std::byte* At(const Piece& piece) const {
+    return data_ + piece.buffer * kPieceBytes + piece.offset;
+  }
+  // The piece for [p, p + bytes), which must lie in the arena and in one registered piece.
+  Piece PieceOf(const std::byte* p, uint32_t bytes) const {
+    const uint64_t at = static_cast<uint64_t>(p - data_);
+    CHECK(p >= data_ && at + bytes <= size_ && at / kPieceBytes == (at + bytes - 1) / kPieceBytes);
+    return Piece{static_cast<uint32_t>(at / kPieceBytes), static_cast<uint32_t>(at % kPieceBytes),
+                 bytes};
+  }
+
+ private:
+  Arena(std::byte* data, size_t size) : data_(data), size_(size) {}
+  std::byte* const data_;
+  const size_t size_;
+};
+
+}  // namespace ashlar::io
