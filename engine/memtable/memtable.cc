@@ -33,10 +33,6 @@ Memtable::Memtable(size_t bytes) : capacity_(bytes), memory_(new std::byte[bytes
 
 Memtable::~Memtable() = default;
 
-size_t Memtable::EntryBytes(size_t key_bytes, size_t value_bytes) {
-  return sizeof(Node) + kMaxHeight * sizeof(std::atomic<Node*>) + key_bytes + value_bytes + 8;
-}
-
 std::byte* Memtable::Take(size_t bytes) {
   bytes = (bytes + 7) / 8 * 8;
   CHECK(bytes <= capacity_ - used_);
@@ -79,7 +75,9 @@ void Memtable::Add(SequenceNumber sequence, EntryKind kind, std::string_view key
                    std::string_view value) {
   Node* previous[kMaxHeight];
   FindAtOrAfter(key, sequence, previous);
-  const int height = RandomHeight();
+  int height = RandomHeight();
+  const size_t flat = sizeof(Node) + key.size() + value.size() + 8;
+  if (flat + height * sizeof(std::atomic<Node*>) > bytes_free()) height = 1;
   const int old_height = height_.load(std::memory_order_relaxed);
   for (int i = old_height; i < height; ++i) previous[i] = head_;
 

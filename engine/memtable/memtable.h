@@ -23,11 +23,12 @@ class Memtable {
   Memtable(const Memtable&) = delete;
   Memtable& operator=(const Memtable&) = delete;
 
-  // What an entry takes at most.
-  static size_t EntryBytes(size_t key_bytes, size_t value_bytes);
   size_t bytes_free() const { return capacity_ - used_; }
 
-  // Requires EntryBytes(...) <= bytes_free(), and a sequence number used once per memtable.
+  // Requires room: kEntryOverhead + key + value for each entry of a group, and kGroupSlack for the group, is
+  // enough. A sequence number is used once per memtable.
+  static constexpr size_t kEntryOverhead = 56;  // node, tower (1.33 links on average) and alignment
+  static constexpr size_t kGroupSlack = 1024;   // towers of small groups can be higher than average
   void Add(SequenceNumber sequence, EntryKind kind, std::string_view key, std::string_view value);
 
   enum class Found { kNo, kValue, kDeleted };

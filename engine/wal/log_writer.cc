@@ -176,7 +176,7 @@ absl::Status LogWriter::AppendRecord(RecordHeader* header, std::span<const std::
       std::min<uint64_t>(RecordBytes(header->payload_bytes), buffer_bytes_ - used_));
   std::memset(to, 0, bytes - static_cast<size_t>(to - at));
   previous_checksum_ = header->checksum;
-  marked_ = durable_;
+  unvouched_ = header->kind == RecordKind::kData;
   used_ += bytes;
   return absl::OkStatus();
 }

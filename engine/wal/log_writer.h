@@ -52,8 +52,8 @@ class LogWriter {
 
   uint64_t unsubmitted_bytes() const { return used_; }
   bool all_durable() const { return durable_ == end(); }
-  // Whether a mark would tell a reader more than the last record did.
-  bool mark_is_due() const { return all_durable() && marked_ != durable_ && durable_.offset > 0; }
+  // Whether a mark would vouch for a group that nothing vouches for yet.
+  bool mark_is_due() const { return unvouched_ && all_durable(); }
 
  private:
   struct Buffer {
@@ -88,7 +88,7 @@ class LogWriter {
   uint32_t used_ = 0;   // bytes in the current buffer
   uint64_t previous_checksum_ = 0;
   LogPosition durable_;
-  LogPosition marked_;   // the durable position that the last record carried
+  bool unvouched_ = false;  // a group was appended since the last mark
   bool dirty_ = false;   // writes without FUA since the last flush
   absl::Status broken_;
 };
