@@ -38,9 +38,8 @@ struct CloneBuffers {                           // struct io_uring_clone_buffers
 };
 static_assert(sizeof(CloneBuffers) == 32);
 
-// A command that was interrupted, cancelled with the io-wq of an exited thread, or not started for
-// lack of a kernel resource is issued again: same bytes, same place, and none of it in flight any
-// more.
+// A command that was interrupted, or not started for lack of a kernel resource, is issued again:
+// same bytes, same place, and no longer in flight.
 constexpr uint32_t kMaxRetries = 32;
 constexpr uint32_t kMaxSubmitRetries = 1000;
 
@@ -299,7 +298,7 @@ void UringQueue::Complete(uint32_t index, int result) {
   Slot& slot = slots_[index];
   const Request& request = *slot.request;
   if (result < 0) {
-    const bool again = result == -EAGAIN || result == -EINTR || result == -ECANCELED;
+    const bool again = result == -EAGAIN || result == -EINTR;
     if (again && ++slot.retries <= kMaxRetries) return Prepare(index);
     return Finish(index, FromErrno(request.op, -result));
   }
