@@ -68,6 +68,9 @@ class DBImpl : public DB {
   static absl::StatusOr<std::unique_ptr<DBImpl>> Open(const Options& options, io::Device* device,
                                                       std::unique_ptr<io::Device> owned,
                                                       const Env& env);
+  // Read-only, passing over what is damaged in the log, which `damage` is told.
+  static absl::StatusOr<std::unique_ptr<DBImpl>> OpenForRescue(io::Device* device,
+                                                               const ReplayDamage& damage);
   ~DBImpl() override;
 
   absl::Status Write(const WriteOptions& options, const WriteBatch& batch) override;

@@ -36,6 +36,16 @@ absl::StatusOr<std::unique_ptr<DBImpl>> DBImpl::Open(const Options& options, io:
   return db;
 }
 
+absl::StatusOr<std::unique_ptr<DBImpl>> DBImpl::OpenForRescue(io::Device* device,
+                                                              const ReplayDamage& damage) {
+  Options options;
+  options.read_only = true;
+  std::unique_ptr<DBImpl> db(new DBImpl(options, device, nullptr, Env{}));
+  db->log_damage_ = damage;
+  RETURN_IF_ERROR(db->OpenStore());
+  return db;
+}
+
 DBImpl::DBImpl(const Options& options, io::Device* device, std::unique_ptr<io::Device> owned,
                const Env& env)
     : options_(options), env_(env), device_(device), files_(std::make_shared<StoreFiles>()) {

@@ -167,7 +167,7 @@ SuperblockParse ParseSuperblock(const std::byte* in, int copy, Superblock* sb,
 
 std::string FormatStoreId(const StoreId& id) {
   return absl::BytesToHexString(
-      std::string_view(reinterpret_cast<const char*>(id.bytes.data()), id.bytes.size()));
+      std::string(reinterpret_cast<const char*>(id.bytes.data()), id.bytes.size()));
 }
 
 }  // namespace ashlar

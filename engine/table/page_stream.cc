@@ -7,19 +7,26 @@
 #include "engine/format/page.h"
 
 namespace ashlar {
+absl::Status PageStream::Fill(uint32_t page, uint32_t count) {
+  if (lease_ != nullptr) {
+    return reader_.ReadPages(lease_->queue(), meta_, page, count, buffer_);
+  }
+  ExtentIo::Lease lease = reader_.io_->Acquire();
+  RETURN_IF_ERROR(reader_.ReadPages(lease.queue(), meta_, page, count, lease.buffer()));
+  std::memcpy(buffer_, lease.buffer(), size_t{count} * kPageBytes);
+  return absl::OkStatus();
+}
+
 absl::Status PageStream::Page(uint32_t page, uint32_t ahead, uint32_t end, const std::byte** bytes,
                               PageHeader* header) {
   if (page < first_ || page >= first_ + count_) {
     count_ = 0;
     verified_ = 0;
-    const uint32_t n = std::min({capacity_, end - page, ahead + 1});
-    if (lease_ != nullptr) {
-      RETURN_IF_ERROR(reader_.ReadPages(lease_->queue(), meta_, page, n, buffer_));
-    } else {
-      ExtentIo::Lease lease = reader_.io_->Acquire();
-      RETURN_IF_ERROR(reader_.ReadPages(lease.queue(), meta_, page, n, lease.buffer()));
-      std::memcpy(buffer_, lease.buffer(), size_t{n} * kPageBytes);
-    }
+    uint32_t n = std::min({capacity_, end - page, ahead + 1});
+    absl::Status status = Fill(page, n);
+    // One bad block must not take its neighbours along.
+    if (!status.ok() && n > 1) status = Fill(page, n = 1);
+    RETURN_IF_ERROR(status);
     first_ = page;
     count_ = n;
   }

@@ -38,6 +38,8 @@ class PageStream {
   absl::Status NextStart(uint32_t* page, uint32_t* offset, uint32_t ahead, uint32_t end, bool* found);
 
  private:
+  absl::Status Fill(uint32_t page, uint32_t count);
+
   const TableReader& reader_;
   const TableMeta& meta_;
   std::byte* const buffer_;

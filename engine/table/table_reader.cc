@@ -22,7 +22,7 @@ std::string TableReader::Where(const TableMeta& meta, uint32_t page) const {
 }
 
 absl::Status TableReader::Damaged(const TableMeta& meta, uint32_t page,
-                                  std::string_view why) const {
+                                  absl::string_view why) const {
   return absl::DataLossError(absl::StrCat(TableName(meta.id), ": ", Where(meta, page), ": ", why));
 }
 
@@ -272,7 +272,7 @@ class TableIterator : public InternalIterator {
 
   // Whether the error is damage that is to be passed over; reports it, or keeps it as the end of the stream.
   bool Passes(const absl::Status& s) {
-    if (damage_ == nullptr || !absl::IsDataLoss(s)) {
+    if (damage_ == nullptr) {
       status_ = s;
       return false;
     }

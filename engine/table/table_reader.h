@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "engine/base/internal_iterator.h"
 #include "engine/format/manifest_format.h"
 #include "engine/space/extent_io.h"
@@ -62,7 +63,7 @@ class TableReader {
   absl::StatusOr<std::string> ReadStream(const TableMeta& meta, PageKind kind, uint32_t first,
                                          uint32_t count) const;
   std::string Where(const TableMeta& meta, uint32_t page) const;
-  absl::Status Damaged(const TableMeta& meta, uint32_t page, std::string_view why) const;
+  absl::Status Damaged(const TableMeta& meta, uint32_t page, absl::string_view why) const;
 
   ExtentIo* const io_;
   IndexCache* const cache_;

@@ -10,7 +10,7 @@ namespace {
 
 std::string Name(WriteId id) { return absl::StrCat("table ", id.epoch, ".", id.counter); }
 
-absl::Status Contradiction(std::string_view what, WriteId id) {
+absl::Status Contradiction(absl::string_view what, WriteId id) {
   return absl::DataLossError(
       absl::StrCat("manifest: ", what, " ", id.epoch, ".", id.counter));
 }
