@@ -197,12 +197,17 @@ absl::StatusOr<bool> RecordReader::NextTsv() {
     return Bad("a second tab at byte " + std::to_string(record_offset_ + second) + ", found " +
                Quoted(line.substr(second)) + "; inside a value it is written \\t");
   }
-  size_t bad = 0;
-  const bool key_ok = DecodeTsvField(line.substr(0, tab), &key_, &bad);
-  if (key_ok && DecodeTsvField(line.substr(tab + 1), &value_, &bad)) return true;
-  if (key_ok) bad += tab + 1;
-  return Bad("no escape at byte " + std::to_string(record_offset_ + bad) +
-             ", expected \\t, \\n, \\\\ or \\xHH, found " + std::string(line.substr(bad, 4)));
+  const std::string_view fields[] = {line.substr(0, tab), line.substr(tab + 1)};
+  std::string* const targets[] = {&key_, &value_};
+  for (const size_t i : {0, 1}) {
+    size_t bad = 0;
+    if (DecodeTsvField(fields[i], targets[i], &bad)) continue;
+    const size_t at = record_offset_ + bad + (i == 0 ? 0 : tab + 1);
+    return Bad("no escape at byte " + std::to_string(at) +
+               ", expected \\t, \\n, \\\\ or \\xHH, found " +
+               std::string(fields[i].substr(bad, 4)));
+  }
+  return true;
 }
 
 absl::StatusOr<bool> RecordReader::NextJsonl() {
