@@ -1,5 +1,6 @@
-// A device in memory that is honest about a volatile cache: a write is seen by reads at once and is
-// durable only after a flush or with FUA. LoseUnflushed() is a power cut. For embedding without media,
+// A device in memory that is honest about a volatile cache: a write or deallocate is seen by reads at
+// once and is durable only after a flush or with FUA. As on a drive, a flush covers what a Poll or Drain
+// of any queue had given back before it, no more. LoseUnflushed() is a power cut. For embedding without media,
 // for tests, and as the base of their fault devices.
 #pragma once
 
@@ -35,13 +36,14 @@ class MemoryDevice : public Device {
                                                    const QueueOptions& options,
                                                    const Arena& arena) override;
 
-  // Called with each request before it is carried out, in the order of the device; not with a lock held
-  // that a reader needs. A non-OK return is that request's result and nothing is carried out.
+  // Called with each valid request before it is carried out (`data`: the bytes of a write, else null), in
+  // the order of the device; reads run beside the others and beside each other, also while a hook of
+  // another request waits. A non-OK return is that request's result and nothing is carried out.
   using Hook = std::function<IoStatus(const Request&, const std::byte* data)>;
   void set_hook(Hook hook);
 
   // ---- with no queue open ----
-  // Unflushed writes, oldest first; each a whole request.
+  // Unflushed writes and deallocates, oldest first; each a whole request.
   size_t unflushed() const;
   // A power cut: of the unflushed writes those with keep(i) reach the media, the others are lost.
   void LoseUnflushed(const std::function<bool(size_t)>& keep);

@@ -63,7 +63,7 @@ struct Request {
   uint16_t placement = 0;  // FDP handle or write-life hint, 0 = none; ignored where there is none
   Lba lba{};
   uint32_t blocks = 0;
-  std::span<const Piece> data;  // read, write: exactly one piece of blocks * lba_bytes
+  std::span<const Piece> data;  // read, write: one piece of blocks * lba_bytes, aligned to lba_bytes
   std::span<const Piece> metadata;  // empty: no protection information yet
   std::span<const LbaRange> ranges;  // deallocate: what to give back
   uint64_t cookie = 0;               // the owner's

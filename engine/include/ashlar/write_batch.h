@@ -21,8 +21,10 @@ class WriteBatch {
   void Clear();
 
   size_t count() const { return count_; }
-  // What the batch takes in the log, about: the figure that the limit on batches is about.
-  size_t bytes() const { return rep_.size(); }
+  // What the batch takes in the memtable, about: the figure that the limit on batches is about. Keys, values
+  // and kEntryOverhead for each change.
+  static constexpr size_t kEntryOverhead = 56;
+  size_t bytes() const { return rep_.size() + count_ * kEntryOverhead; }
 
   // For the engine: the changes in the log's encoding (engine/format/entry.h).
   const std::string& rep() const { return rep_; }

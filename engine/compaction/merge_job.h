@@ -1,0 +1,54 @@
+// One step of a merge: reads level 0 and the run from the plan's smallest key on, writes one table of the run,
+// and says in one edit what that makes of the inputs: those passed are removed, the others shortened from the
+// front. Knows extents and the write id as arguments only; does not install anything.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/compaction/picker.h"
+#include "engine/table/table_builder.h"
+#include "engine/table/table_reader.h"
+
+namespace ashlar {
+
+// Which versions of a key are still needed, given the sequence numbers that readers look back to. Takes the
+// entries of a stream in order.
+class VisibilityFilter {
+ public:
+  // `snapshots` ascending.
+  explicit VisibilityFilter(std::vector<SequenceNumber> snapshots)
+      : snapshots_(std::move(snapshots)) {}
+
+  // Whether this entry can be seen by someone: it is the newest of its key, or the newest at a snapshot.
+  bool Keep(std::string_view key, SequenceNumber sequence);
+  // Whether nobody can see behind this entry: then a delete at the bottom of the store has done its work.
+  bool Bottom(SequenceNumber sequence) const {
+    return snapshots_.empty() || snapshots_.front() >= sequence;
+  }
+
+ private:
+  const std::vector<SequenceNumber> snapshots_;
+  bool first_ = true;
+  std::string key_;
+  SequenceNumber newer_ = 0;
+};
+
+struct MergeInput {
+  ExtentIo* io;
+  const TableReader* tables;
+  StoreId store;
+  WriteId id;  // of the output table
+  std::vector<SequenceNumber> snapshots;
+  uint64_t output_bytes;  // the step ends at the first key boundary behind it
+  ExtentSource extents;
+};
+
+// The step's output is durable when this returns (it ends with a device flush). On error *taken holds the extents to
+// be given back. DataLoss: an input is damaged, and nothing was decided.
+absl::StatusOr<VersionEdit> RunMergeStep(const MergePlan& plan, const MergeInput& input,
+                                         std::vector<ExtentId>* taken);
+
+}  // namespace ashlar

@@ -1,0 +1,137 @@
+// The one loop that asks what is next (an edit that found no room, a sealed memtable, a missing spare segment,
+// a merge) and does one unit of it. Without threads the same unit is done by whoever would wait for it.
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/compaction/merge_job.h"
+#include "engine/db/db_impl.h"
+#include "engine/db/writer.h"
+
+namespace ashlar {
+namespace {
+
+constexpr uint64_t kFullRetryNs = 1'000'000'000;
+
+}  // namespace
+
+bool DBImpl::WantsMerge() const {
+  if (!merge_blocked_.ok() || version_->level0.empty()) return false;
+  return reclaiming_ || merge_all_ || version_->level0.size() >= kLevel0Merge;
+}
+
+bool DBImpl::BackgroundStep() {
+  if (background_busy_ || !failed_.ok()) return false;
+  background_busy_ = true;
+  bool did = true;
+  absl::Status status;
+  if (unfinished_) {
+    const VersionEdit edit = *unfinished_;
+    status = Install(edit);
+  } else if (sealed_ != nullptr) {
+    status = FlushSealed();
+  } else if (!spare_) {
+    VersionEdit edit;
+    auto segment = NewSegment();
+    status = segment.status();
+    if (segment.ok()) {
+      edit.assign_segments.push_back(*std::move(segment));
+      status = Install(std::move(edit));
+    }
+  } else if (WantsMerge()) {
+    status = MergeStep();
+    if (absl::IsDataLoss(status)) {
+      merge_blocked_ = status;
+      since_unix_ms_ = env_.clock->UnixMs();
+      Log(LogLevel::kError, absl::StrCat("merging stopped: ", status.message()));
+      status = absl::OkStatus();
+    }
+  } else {
+    did = false;
+  }
+  if (did) {
+    full_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
+    if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
+    FreeUnreferenced();
+  }
+  ++background_turns_;
+  background_busy_ = false;
+  progress_.SignalAll();
+  return did;
+}
+
+void DBImpl::BackgroundThread() {
+  mutex_.Lock();
+  while (state_ == State::kOpen) {
+    const bool did = BackgroundStep();
+    if (state_ != State::kOpen) break;
+    if (!full_.ok()) {
+      work_.WaitFor(&mutex_, kFullRetryNs);
+    } else if (!did) {
+      work_.Wait(&mutex_);
+    }
+  }
+  mutex_.Unlock();
+}
+
+absl::Status DBImpl::AwaitBackground() {
+  RETURN_IF_ERROR(CheckWritable());
+  if (background_ == nullptr) {
+    while (background_busy_) progress_.Wait(&mutex_);
+    if (!BackgroundStep()) {
+      return absl::InternalError("the store waits for work that it does not know how to do");
+    }
+    RETURN_IF_ERROR(CheckWritable());
+    return full_.ok() ? absl::OkStatus() : FullError();
+  }
+  if (!full_.ok()) return FullError();
+  const uint64_t turns = background_turns_;
+  WakeBackground();
+  while (background_turns_ == turns && failed_.ok() && state_ == State::kOpen) {
+    progress_.Wait(&mutex_);
+  }
+  RETURN_IF_ERROR(CheckWritable());
+  return full_.ok() ? absl::OkStatus() : FullError();
+}
+
+void DBImpl::Fail(const absl::Status& cause) {
+  if (!failed_.ok()) return;
+  failed_ = cause;
+  since_unix_ms_ = env_.clock->UnixMs();
+  Log(LogLevel::kError, absl::StrCat("writes are refused from now on: ", cause.message()));
+  progress_.SignalAll();
+}
+
+absl::Status DBImpl::Flush() {
+  Writer seal{Writer::Kind::kSeal};
+  RETURN_IF_ERROR(Enqueue(&seal));
+  MutexLock lock(&mutex_);
+  const MemtablePtr target = sealed_;
+  while (target != nullptr && sealed_ == target) RETURN_IF_ERROR(AwaitBackground());
+  return absl::OkStatus();
+}
+
+absl::Status DBImpl::MergeAll() {
+  RETURN_IF_ERROR(Flush());
+  MutexLock lock(&mutex_);
+  merge_all_ = true;
+  absl::Status status;
+  while (status.ok() && !version_->level0.empty() && merge_blocked_.ok()) status = AwaitBackground();
+  merge_all_ = false;
+  return status.ok() ? merge_blocked_ : status;
+}
+
+Health DBImpl::health() const {
+  MutexLock lock(&mutex_);
+  Health health;
+  if (!failed_.ok()) {
+    health = {Health::State::kFailed, failed_, since_unix_ms_};
+  } else if (options_.read_only) {
+    health.state = Health::State::kReadOnly;
+  } else if (state_ == State::kOpen && (!full_.ok() || (was_full_ && LowOnSpace(false)))) {
+    health = {Health::State::kFull, FullError(), since_unix_ms_};
+  } else if (!merge_blocked_.ok()) {
+    health = {Health::State::kWritable, merge_blocked_, since_unix_ms_};
+  }
+  return health;
+}
+
+}  // namespace ashlar

@@ -1,0 +1,32 @@
+// MERGE: pick -> read, merge and write one step, durable -> one edit. Repeated by the background until there is
+// nothing to pick; each step leaves a state that a crash may find.
+#include "engine/base/status.h"
+#include "engine/compaction/merge_job.h"
+#include "engine/compaction/picker.h"
+#include "engine/db/db_impl.h"
+
+namespace ashlar {
+
+absl::Status DBImpl::MergeStep() {
+  const std::optional<MergePlan> plan = PickMerge(*version_);
+  CHECK(plan);
+  MergeInput input;
+  input.io = io_;
+  input.tables = tables_;
+  input.store = superblock_.store;
+  input.id = NextWriteId();
+  input.snapshots = LiveSequences();
+  input.output_bytes = sizing_.step_bytes;
+  input.extents = [this] { return TakeExtent(Purpose::kLevelN); };
+  std::vector<ExtentId> taken;
+  mutex_.Unlock();
+  auto edit = RunMergeStep(*plan, input, &taken);
+  mutex_.Lock();
+  if (!edit.ok()) {
+    space_->Free(taken);
+    return edit.status();
+  }
+  return Install(*std::move(edit));
+}
+
+}  // namespace ashlar

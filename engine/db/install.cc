@@ -1,0 +1,157 @@
+// How a change of the version counts: edit durable in both copies of the manifest, then current, then what it
+// no longer owns is free as soon as no reader looks at it. And the store's book of extents and write ids.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/db/db_impl.h"
+#include "engine/db/store_iterator.h"
+#include "engine/version/superblock_store.h"
+
+namespace ashlar {
+
+WriteId DBImpl::NextWriteId() { return {superblock_.epoch, ++write_counter_}; }
+
+absl::StatusOr<SegmentMeta> DBImpl::NewSegment() {
+  FreeUnreferenced();
+  SegmentMeta segment;
+  segment.id = NextWriteId();
+  ASSIGN_OR_RETURN(segment.extents, space_->Allocate(Purpose::kLog, sizing_.segment_extents));
+  return segment;
+}
+
+absl::StatusOr<ExtentId> DBImpl::TakeExtent(Purpose purpose) {
+  MutexLock lock(&mutex_);
+  if (space_->free() == 0) FreeUnreferenced();
+  ASSIGN_OR_RETURN(const std::vector<ExtentId> one, space_->Allocate(purpose, 1));
+  return one.front();
+}
+
+void DBImpl::ReturnExtents(const std::vector<ExtentId>& extents) {
+  MutexLock lock(&mutex_);
+  space_->Free(extents);
+}
+
+absl::Status DBImpl::Install(VersionEdit edit) {
+  auto applied = ApplyEdit(*version_, edit);
+  CHECK(applied.ok());  // made by this code from this version
+  absl::Status status = absl::OutOfRangeError("");
+  if (!manifest_must_roll_) {
+    mutex_.Unlock();
+    status = manifest_->Append(edit);
+    mutex_.Lock();
+    manifest_must_roll_ = !status.ok();
+  }
+  if (!status.ok()) {
+    status = RollManifest(*applied->version);
+    if (!status.ok()) {
+      // Part of the edit may be durable: what it gives and what it takes both stay as they are until a manifest
+      // that says which is.
+      if (absl::IsResourceExhausted(status)) unfinished_ = std::move(edit);
+      return status;
+    }
+  }
+  manifest_must_roll_ = false;
+  unfinished_.reset();
+  for (SegmentMeta& s : edit.assign_segments) {
+    CHECK(!spare_);
+    spare_ = std::move(s);
+  }
+  const bool flushed = sealed_ != nullptr && applied->version->segments.count(sealed_->segment) == 0;
+  if (flushed) sealed_.reset();
+  SetVersion(std::move(applied->version), std::move(applied->released));
+  if (flushed || LowOnSpace(false)) ReleaseViews();
+  FreeUnreferenced();
+  return absl::OkStatus();
+}
+
+absl::Status DBImpl::RollManifest(const Version& version) {
+  FreeUnreferenced();
+  const uint64_t bytes = ManifestLog::WantedBytes(version, superblock_.lba_bytes);
+  const uint32_t want = static_cast<uint32_t>(std::clamp<uint64_t>(
+      (bytes + superblock_.extent_bytes - 1) / superblock_.extent_bytes, 1, kManifestExtentsMax));
+  std::array<std::vector<ExtentId>, 2> copies;
+  for (auto& copy : copies) {
+    auto extents = space_->Allocate(Purpose::kManifest, want);
+    if (!extents.ok()) {
+      if (&copy == &copies[1]) space_->Free(copies[0]);
+      return extents.status();
+    }
+    copy = *std::move(extents);
+  }
+  Superblock next = superblock_;
+  next.manifest = NextWriteId();
+  mutex_.Unlock();
+  auto manifest = std::make_unique<ManifestLog>(io_, next.store);
+  absl::Status status = manifest->Start(next.manifest, copies, version);
+  const bool started = status.ok();
+  if (started) {
+    next.generation = superblock_.generation + 1;
+    next.predecessor = ContentChecksum(superblock_);
+    next.manifest_first_checksum = manifest->first_checksum();
+    next.manifest_extents = copies;
+    status = WriteSuperblocks(io_, next);
+  }
+  mutex_.Lock();
+  if (!started) {
+    for (const auto& copy : copies) space_->Free(copy);
+    // A snapshot that fits no manifest is a store that can't go on.
+    return absl::IsOutOfRange(status) ? absl::InternalError(status.message()) : status;
+  }
+  if (!status.ok()) {
+    // Which superblock holds is not known: neither manifest's extents may be touched.
+    return absl::IsResourceExhausted(status)
+               ? absl::InternalError(absl::StrCat("superblock: ", status.message()))
+               : status;
+  }
+  for (const auto& copy : superblock_.manifest_extents) space_->Free(copy);
+  superblock_ = next;
+  manifest_ = std::move(manifest);
+  return absl::OkStatus();
+}
+
+void DBImpl::SetVersion(std::shared_ptr<const Version> version, std::vector<ExtentId> released) {
+  version_ = std::move(version);
+  versions_.emplace_back(version_->number, version_);
+  if (!released.empty()) pending_.push_back({version_->number, std::move(released)});
+  RebuildView();
+}
+
+void DBImpl::FreeUnreferenced() {
+  while (!versions_.empty() && versions_.front().second.expired()) versions_.pop_front();
+  const uint64_t oldest = versions_.empty() ? UINT64_MAX : versions_.front().first;
+  while (!pending_.empty() && pending_.front().version <= oldest) {
+    space_->Free(pending_.front().extents);
+    pending_.pop_front();
+  }
+}
+
+void DBImpl::RebuildView() {
+  auto view = std::make_shared<ReadView>();
+  view->files = files_;
+  if (memtable_ != nullptr) view->memtables.push_back(memtable_);
+  if (sealed_ != nullptr) view->memtables.push_back(sealed_);
+  view->memtables.insert(view->memtables.end(), replayed_.begin(), replayed_.end());
+  view->version = version_;
+  view_ = std::move(view);
+}
+
+std::vector<SequenceNumber> DBImpl::LiveSequences() const {
+  std::vector<SequenceNumber> sequences;
+  for (const auto& state : iterators_) sequences.push_back(state->sequence);
+  std::sort(sequences.begin(), sequences.end());
+  return sequences;
+}
+
+void DBImpl::ReleaseViews() {
+  const std::vector<std::shared_ptr<IteratorState>> states(iterators_.begin(), iterators_.end());
+  if (states.empty()) return;
+  mutex_.Unlock();
+  for (const auto& state : states) {
+    MutexLock lock(&state->mutex);
+    state->LetGo();
+  }
+  mutex_.Lock();
+}
+
+}  // namespace ashlar

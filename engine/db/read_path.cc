@@ -1,0 +1,184 @@
+// GET: one view (memtables, version) and one sequence number; memtables, then level 0 newest first, then the
+// run; the first hit wins. ITERATE: the same view as one merged stream, of which the newest visible version of
+// each key is shown.
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/db/db_impl.h"
+#include "engine/db/store_iterator.h"
+#include "engine/iter/merging_iterator.h"
+#include "engine/table/run_iterator.h"
+
+namespace ashlar {
+
+absl::StatusOr<ViewPtr> DBImpl::TakeView() {
+  MutexLock lock(&mutex_);
+  if (state_ != State::kOpen) return absl::FailedPreconditionError("the store is closed");
+  return view_;
+}
+
+absl::Status DBImpl::Get(const ReadOptions&, std::string_view key, Value* value) {
+  if (key.empty()) return absl::InvalidArgumentError("a key must not be empty");
+  if (key.size() > kMaxKeyBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a key of ", key.size(), " bytes; the limit is ", kMaxKeyBytes));
+  }
+  ViewPtr view;
+  SequenceNumber sequence;
+  {
+    MutexLock lock(&mutex_);
+    if (state_ != State::kOpen) return absl::FailedPreconditionError("the store is closed");
+    view = view_;
+    sequence = last_sequence_;
+  }
+  const absl::Status not_found = absl::NotFoundError("");
+  for (const MemtablePtr& m : view->memtables) {
+    std::string_view found;
+    switch (m->table.Get(key, sequence, &found)) {
+      case Memtable::Found::kNo:
+        continue;
+      case Memtable::Found::kDeleted:
+        return not_found;
+      case Memtable::Found::kValue:
+        value->buffer()->assign(found);
+        return absl::OkStatus();
+    }
+  }
+  const auto look = [&](const TableMeta& table, bool* done) -> absl::Status {
+    ASSIGN_OR_RETURN(const TableReader::Found found,
+                     view->files->tables->Get(table, key, sequence, value->buffer()));
+    *done = found != TableReader::Found::kNo;
+    return found == TableReader::Found::kDeleted ? not_found : absl::OkStatus();
+  };
+  bool done = false;
+  for (const TablePtr& t : view->version->level0) {
+    RETURN_IF_ERROR(look(*t, &done));
+    if (done) return absl::OkStatus();
+  }
+  if (const TablePtr* t = view->version->InRun(key); t != nullptr) {
+    RETURN_IF_ERROR(look(**t, &done));
+  }
+  return done ? absl::OkStatus() : not_found;
+}
+
+std::unique_ptr<InternalIterator> NewViewIterator(const ReadView& view, DamageSink damage) {
+  std::vector<std::unique_ptr<InternalIterator>> children;
+  for (const MemtablePtr& m : view.memtables) children.push_back(m->table.NewIterator());
+  const TableReader* const tables = view.files->tables.get();
+  for (const TablePtr& t : view.version->level0) {
+    children.push_back(tables->NewIterator(t, damage));
+  }
+  children.push_back(NewRunIterator(tables, view.version->run, damage));
+  return NewMergingIterator(std::move(children));
+}
+
+// ---- iterator ----
+
+class StoreIterator : public Iterator {
+ public:
+  StoreIterator(std::shared_ptr<DBImpl::IteratorState> state, absl::Status status)
+      : state_(std::move(state)), status_(std::move(status)) {}
+
+  ~StoreIterator() override {
+    MutexLock lock(&state_->mutex);
+    state_->LetGo();
+    if (state_->db != nullptr) state_->db->Forget(state_);
+  }
+
+  void SeekToFirst() override { Seek({}); }
+
+  void Seek(std::string_view target) override {
+    MutexLock lock(&state_->mutex);
+    valid_ = false;
+    if (!Ready()) return;
+    state_->stream->Seek(target);
+    FindVisible(nullptr);
+  }
+
+  void Next() override {
+    CHECK(valid_);
+    MutexLock lock(&state_->mutex);
+    valid_ = false;
+    const bool kept = state_->stream != nullptr;
+    if (!Ready()) return;
+    // Built anew: back to where it was. The versions of the current key are passed over below.
+    if (!kept) state_->stream->Seek(key_);
+    FindVisible(&key_);
+  }
+
+  bool Valid() const override { return valid_; }
+  std::string_view key() const override {
+    CHECK(valid_);
+    return key_;
+  }
+  std::string_view value() const override {
+    CHECK(valid_);
+    return value_;
+  }
+  absl::Status status() const override { return status_; }
+
+ private:
+  // Makes sure there is a stream; false with status_ set when there can't be one.
+  bool Ready() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex) {
+    if (state_->db == nullptr) {
+      status_ = absl::FailedPreconditionError("the store of this iterator is closed");
+      return false;
+    }
+    status_ = absl::OkStatus();
+    if (state_->stream != nullptr) return true;
+    auto view = state_->db->TakeView();
+    if (!view.ok()) {
+      status_ = view.status();
+      return false;
+    }
+    state_->view = *std::move(view);
+    state_->stream = NewViewIterator(*state_->view);
+    return true;
+  }
+
+  // From where the stream stands to the newest visible version of a key greater than *passed that is not
+  // deleted.
+  void FindVisible(const std::string* passed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex) {
+    InternalIterator& s = *state_->stream;
+    bool skip = passed != nullptr;
+    if (skip) skip_key_ = *passed;
+    for (; s.Valid(); s.Next()) {
+      if (s.sequence() > state_->sequence) continue;
+      if (skip && s.key() == skip_key_) continue;
+      if (s.kind() == EntryKind::kValue) {
+        key_.assign(s.key());
+        value_.assign(s.value());
+        valid_ = true;
+        return;
+      }
+      skip = true;
+      skip_key_.assign(s.key());
+    }
+    status_ = s.status();
+  }
+
+  const std::shared_ptr<DBImpl::IteratorState> state_;
+  std::string key_, value_, skip_key_;
+  bool valid_ = false;
+  absl::Status status_;
+};
+
+std::unique_ptr<Iterator> DBImpl::NewIterator(const ReadOptions&) {
+  auto state = std::make_shared<IteratorState>();
+  MutexLock state_lock(&state->mutex);
+  MutexLock lock(&mutex_);
+  if (state_ != State::kOpen) {
+    return std::make_unique<StoreIterator>(state,
+                                           absl::FailedPreconditionError("the store is closed"));
+  }
+  state->db = this;
+  state->sequence = last_sequence_;
+  iterators_.insert(state);
+  return std::make_unique<StoreIterator>(std::move(state), absl::OkStatus());
+}
+
+void DBImpl::Forget(const std::shared_ptr<IteratorState>& state) {
+  MutexLock lock(&mutex_);
+  iterators_.erase(state);
+}
+
+}  // namespace ashlar

@@ -1,0 +1,350 @@
+// PUT: check, join the queue of writers; whoever stands in front leads: makes room, takes those behind it that
+// can go along, appends them to the log as one group, waits until it is as durable as one of them asked,
+// inserts, publishes. Durable, then inserted, then visible. On a failed log write: no insert.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/db/db_impl.h"
+#include "engine/db/writer.h"
+#include "engine/format/entry.h"
+
+namespace ashlar {
+namespace {
+
+// A group is cut here, so that those who wait for it do not wait for more than a write of this size.
+constexpr size_t kGroupBytes = 1u << 20;
+
+absl::Status CheckSizes(const WriteBatch& batch, const DB::Limits& limits) {
+  if (batch.has_empty_key()) return absl::InvalidArgumentError("a key must not be empty");
+  if (batch.max_key_bytes() > limits.key_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a key of ", batch.max_key_bytes(),
+                                                   " bytes; the limit is ", limits.key_bytes));
+  }
+  if (batch.max_value_bytes() > limits.value_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a value of ", batch.max_value_bytes(),
+                                                   " bytes; the limit of this store is ",
+                                                   limits.value_bytes));
+  }
+  if (batch.bytes() > limits.batch_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.bytes(),
+                                                   " bytes; the limit of this store is ",
+                                                   limits.batch_bytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status DB::Put(const WriteOptions& options, std::string_view key, std::string_view value) {
+  WriteBatch batch;
+  batch.Put(key, value);
+  return Write(options, batch);
+}
+
+absl::Status DB::Delete(const WriteOptions& options, std::string_view key) {
+  WriteBatch batch;
+  batch.Delete(key);
+  return Write(options, batch);
+}
+
+DB::Limits DBImpl::limits() const {
+  return {kMaxKeyBytes, sizing_.value_bytes_max, sizing_.batch_bytes_max};
+}
+
+absl::Status DBImpl::Write(const WriteOptions& options, const WriteBatch& batch) {
+  RETURN_IF_ERROR(CheckSizes(batch, limits()));
+  Writer writer{Writer::Kind::kWrite};
+  writer.batch = &batch;
+  writer.durable = options.durability == Durability::kDurable;
+  return Enqueue(&writer);
+}
+
+absl::Status DBImpl::Sync() {
+  Writer writer{Writer::Kind::kSync};
+  writer.durable = true;
+  return Enqueue(&writer);
+}
+
+absl::Status DBImpl::CheckWritable() const {
+  if (state_ == State::kClosed) return absl::FailedPreconditionError("the store is closed");
+  if (options_.read_only) return absl::FailedPreconditionError("the store was opened read-only");
+  if (!failed_.ok()) {
+    return absl::Status(failed_.code(), absl::StrCat("the store refuses writes since a failure: ",
+                                                     failed_.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DBImpl::Enqueue(Writer* writer) {
+  MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(CheckWritable());
+  writers_.push_back(writer);
+  while (!writer->done && writers_.front() != writer) writer->turn.Wait(&mutex_);
+  if (!writer->done) Lead(writer);
+  return writer->status;
+}
+
+void DBImpl::Lead(Writer* self) {
+  std::vector<Writer*> group = {self};
+  absl::Status status = CheckWritable();
+  if (status.ok()) {
+    switch (self->kind) {
+      case Writer::Kind::kWrite:
+        status = MakeRoom(*self->batch);
+        if (status.ok()) status = LeadGroup(self, &group);
+        break;
+      case Writer::Kind::kSync:
+        status = LeadGroup(self, &group);
+        break;
+      case Writer::Kind::kSeal:
+        while (status.ok() && sealed_ != nullptr && !memtable_->table.empty()) {
+          status = AwaitBackground();
+        }
+        if (status.ok() && !memtable_->table.empty()) status = Seal();
+        break;
+      case Writer::Kind::kTimers:
+        status = LeadTimers(self->now_ns);
+        break;
+    }
+  }
+  for (Writer* w : group) {
+    CHECK(writers_.front() == w);
+    writers_.pop_front();
+    w->status = status;
+    w->done = true;
+    if (w != self) w->turn.SignalOne();
+  }
+  if (!writers_.empty()) writers_.front()->turn.SignalOne();
+}
+
+absl::Status DBImpl::LeadGroup(Writer* self, std::vector<Writer*>* group) {
+  std::vector<std::string_view> parts;
+  uint64_t payload = 0, memtable_bytes = Memtable::kGroupSlack;
+  bool durable = self->durable;
+  const auto join = [&](const Writer& w) {
+    durable |= w.durable;
+    if (w.batch == nullptr || w.batch->count() == 0) return;
+    parts.push_back(w.batch->rep());
+    payload += w.batch->rep().size();
+    memtable_bytes += w.batch->bytes();
+  };
+  join(*self);
+  for (size_t i = 1; i < writers_.size(); ++i) {
+    const Writer& w = *writers_[i];
+    if (w.kind != Writer::Kind::kWrite && w.kind != Writer::Kind::kSync) break;
+    if (w.batch != nullptr &&
+        (payload + w.batch->rep().size() > kGroupBytes || LowOnSpace(w.batch->only_deletes()) ||
+         !RoomFor(payload + w.batch->rep().size(), memtable_bytes + w.batch->bytes()))) {
+      break;
+    }
+    join(w);
+    group->push_back(writers_[i]);
+  }
+
+  const SequenceNumber first = next_sequence_;
+  Memtable& memtable = memtable_->table;
+  SequenceNumber last = first - 1;
+  mutex_.Unlock();
+  absl::Status status;
+  if (!parts.empty()) {
+    for (const Writer* w : *group) next_sequence_ += w->batch != nullptr ? w->batch->count() : 0;
+    status = log_->Append(first, parts);
+  }
+  if (status.ok() && durable) status = log_->MakeDurable();
+  if (status.ok() && log_->unsubmitted_bytes() >= kBufferedMaxBytes) status = log_->Submit();
+  if (status.ok()) {
+    for (const std::string_view part : parts) {
+      Cursor in(part);
+      while (!in.done()) {
+        Entry entry;
+        CHECK(DecodeEntry(&in, &entry).ok());  // encoded by WriteBatch, sizes checked
+        memtable.Add(++last, entry.kind, entry.key, entry.value);
+      }
+    }
+  }
+  mutex_.Lock();
+  if (status.ok() && last >= first) last_sequence_ = last;
+  if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
+  if (absl::IsResourceExhausted(status)) was_full_ = true;
+  last_write_ns_ = env_.clock->NowNs();
+  NoteLogState();
+  return status;
+}
+
+// ---- room ----
+
+bool DBImpl::RoomFor(uint64_t payload_bytes, uint64_t memtable_bytes) const {
+  return memtable_bytes <= memtable_->table.bytes_free() && log_->Fits(payload_bytes);
+}
+
+absl::Status DBImpl::MakeRoom(const WriteBatch& batch) {
+  for (;;) {
+    RETURN_IF_ERROR(CheckWritable());
+    RETURN_IF_ERROR(MakeSpace(batch.only_deletes()));
+    if (!merge_blocked_.ok() && version_->level0.size() >= 4 * kLevel0Stop) {
+      return absl::Status(merge_blocked_.code(),
+                          absl::StrCat("damage keeps the store from merging, and too much has piled "
+                                       "up: ",
+                                       merge_blocked_.message()));
+    }
+    if (merge_blocked_.ok() && version_->level0.size() >= kLevel0Stop) {
+      RETURN_IF_ERROR(AwaitBackground());
+      continue;
+    }
+    if (RoomFor(batch.rep().size(), batch.bytes() + Memtable::kGroupSlack)) return absl::OkStatus();
+    if (sealed_ != nullptr || !spare_) {
+      RETURN_IF_ERROR(AwaitBackground());
+      continue;
+    }
+    RETURN_IF_ERROR(Seal());
+  }
+}
+
+// The memtable and its segment become the sealed ones; the spare segment becomes the open one.
+absl::Status DBImpl::Seal() {
+  CHECK(sealed_ == nullptr);
+  if (!spare_) return FullError();
+  const SegmentMeta next = *spare_;
+  mutex_.Unlock();
+  const absl::Status status = log_->StartSegment(next);
+  mutex_.Lock();
+  if (!status.ok()) {
+    if (!absl::IsResourceExhausted(status)) Fail(status);
+    return status;
+  }
+  spare_.reset();
+  sealed_ = memtable_;
+  memtable_ = std::make_shared<LoggedMemtable>(sizing_.memtable_bytes, next.id);
+  RebuildView();
+  NoteLogState();
+  WakeBackground();
+  return absl::OkStatus();
+}
+
+// ---- space ----
+
+bool DBImpl::LowOnSpace(bool only_deletes) const {
+  return space_->free() < (only_deletes ? sizing_.reserve_deletes : sizing_.reserve_writes);
+}
+
+// Whether merging what is in memory and in level 0 can give back at least an extent.
+bool DBImpl::WorthReclaiming() const {
+  if (!merge_blocked_.ok()) return false;
+  if (!version_->level0.empty() || sealed_ != nullptr) return true;
+  uint64_t entries = 0, bytes = 0;
+  for (const TablePtr& t : version_->run) {
+    entries += t->entries;
+    bytes += t->extents.size() * uint64_t{superblock_.extent_bytes};
+  }
+  const uint64_t per_entry = entries == 0 ? 0 : bytes / entries;
+  const Memtable& m = memtable_->table;
+  return m.tombstones() * per_entry >= 2 * uint64_t{superblock_.extent_bytes} ||
+         m.bytes_free() < sizing_.memtable_bytes / 2;
+}
+
+absl::Status DBImpl::FullError() const {
+  std::string text = absl::StrCat(
+      "device full: ", space_->free(), " extents of ", superblock_.extent_bytes,
+      " bytes free, of which ", sizing_.reserve_writes, " are kept for deletes, merges and reopening (",
+      sizing_.reserve_deletes, " against deletes too)");
+  uint64_t pinned = 0;
+  for (const Pending& p : pending_) pinned += p.extents.size();
+  if (!iterators_.empty()) {
+    absl::StrAppend(&text, "; the oldest of ", iterators_.size(), " iterators is at sequence number ",
+                    LiveSequences().front(), " of ", last_sequence_, " and keeps what it can see");
+  }
+  if (pinned > 0) absl::StrAppend(&text, "; readers hold ", pinned, " freed extents");
+  if (!full_.ok()) absl::StrAppend(&text, "; below it: ", full_.message());
+  return absl::ResourceExhaustedError(text);
+}
+
+// Returns OK once there is space for a write of this kind. When there is not, merges what may give some back
+// first, and answers ResourceExhausted when that was not enough.
+absl::Status DBImpl::MakeSpace(bool only_deletes) {
+  while (LowOnSpace(only_deletes)) {
+    RETURN_IF_ERROR(CheckWritable());
+    FreeUnreferenced();
+    if (!LowOnSpace(only_deletes)) break;
+    if (!WorthReclaiming()) {
+      reclaiming_ = false;
+      if (!was_full_) since_unix_ms_ = env_.clock->UnixMs();
+      was_full_ = true;
+      return FullError();
+    }
+    reclaiming_ = true;
+    if (sealed_ == nullptr && !memtable_->table.empty() && spare_) {
+      RETURN_IF_ERROR(Seal());
+    }
+    WakeBackground();
+    RETURN_IF_ERROR(AwaitBackground());
+  }
+  reclaiming_ = false;
+  was_full_ = false;
+  return absl::OkStatus();
+}
+
+// ---- timers of the log ----
+
+void DBImpl::NoteLogState() {
+  const uint64_t now = env_.clock->NowNs();
+  const bool unsubmitted = log_->unsubmitted_bytes() > 0, undurable = !log_->all_durable();
+  unsubmitted_since_ns_ = !unsubmitted ? 0 : unsubmitted_since_ns_ != 0 ? unsubmitted_since_ns_ : now;
+  undurable_since_ns_ = !undurable ? 0 : undurable_since_ns_ != 0 ? undurable_since_ns_ : now;
+  mark_due_ = log_->mark_is_due();
+  if (log_idle_ && (unsubmitted || undurable || mark_due_)) log_wake_.SignalOne();
+}
+
+absl::Status DBImpl::LeadTimers(uint64_t now) {
+  const bool flush = undurable_since_ns_ != 0 && now >= undurable_since_ns_ + kBufferedFlushNs;
+  const bool mark = mark_due_ && now >= last_write_ns_ + kDurableMarkNs;
+  const SequenceNumber next = next_sequence_;
+  mutex_.Unlock();
+  absl::Status status = log_->Submit();
+  if (status.ok() && flush) status = log_->MakeDurable();
+  if (status.ok() && mark && log_->mark_is_due()) {
+    status = log_->AppendMark(next);
+    if (status.ok()) status = log_->MakeDurable();
+  }
+  mutex_.Lock();
+  if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
+  if (!status.ok()) {
+    // Not again before the next write: each of those tries again anyhow.
+    unsubmitted_since_ns_ = undurable_since_ns_ = 0;
+    mark_due_ = false;
+    return status;
+  }
+  NoteLogState();
+  return status;
+}
+
+void DBImpl::LogThread() {
+  mutex_.Lock();
+  while (state_ == State::kOpen) {
+    uint64_t due = UINT64_MAX;
+    if (failed_.ok()) {
+      if (unsubmitted_since_ns_ != 0) due = std::min(due, unsubmitted_since_ns_ + kBufferedMaxAgeNs);
+      if (undurable_since_ns_ != 0) due = std::min(due, undurable_since_ns_ + kBufferedFlushNs);
+      if (mark_due_) due = std::min(due, last_write_ns_ + kDurableMarkNs);
+    }
+    if (due == UINT64_MAX) {
+      log_idle_ = true;
+      log_wake_.Wait(&mutex_);
+      log_idle_ = false;
+      continue;
+    }
+    const uint64_t now = env_.clock->NowNs();
+    if (now < due) {
+      log_wake_.WaitFor(&mutex_, due - now);
+      continue;
+    }
+    mutex_.Unlock();
+    Writer timers{Writer::Kind::kTimers};
+    timers.now_ns = now;
+    Enqueue(&timers).IgnoreError();  // a failure is kept in failed_
+    mutex_.Lock();
+  }
+  mutex_.Unlock();
+}
+
+}  // namespace ashlar

@@ -1,0 +1,98 @@
+// Reads and writes of extents: the one place, with extent_map, that knows where an extent lies. Everything
+// above names (list of extents, byte offset into it).
+//
+// A Lease is one queue and one buffer for the length of a call. Any thread; a call waits for a lease at most
+// as long as another call holds one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/sync.h"
+#include "engine/base/types.h"
+#include "io/device.h"
+
+namespace ashlar {
+
+class ExtentIo {
+ public:
+  // `leases` queues, each with a buffer of `buffer_bytes`, and `extra_bytes` more registered memory for
+  // extra(). The device outlives the ExtentIo.
+  static absl::StatusOr<std::unique_ptr<ExtentIo>> Create(io::Device* device, uint32_t extent_bytes,
+                                                          uint32_t leases, uint32_t buffer_bytes,
+                                                          uint64_t extra_bytes);
+
+  class Lease {
+   public:
+    Lease(Lease&& other) noexcept : io_(other.io_), slot_(other.slot_) { other.io_ = nullptr; }
+    Lease& operator=(Lease&&) = delete;
+    ~Lease();
+    io::Queue& queue() const;
+    std::byte* buffer() const;
+    uint32_t buffer_bytes() const;
+
+   private:
+    friend class ExtentIo;
+    Lease(ExtentIo* io, size_t slot) : io_(io), slot_(slot) {}
+    ExtentIo* io_;
+    size_t slot_;
+  };
+  Lease Acquire();
+
+  // All wait for completion. Offsets and sizes are multiples of the LBA; `data` lies in a lease's buffer or
+  // in extra(). Reads that fail in a way that may pass are tried again, three times in all.
+  absl::Status Read(io::Queue& queue, std::span<const ExtentId> extents, uint64_t offset,
+                    std::span<std::byte> data);
+  absl::Status Write(io::Queue& queue, std::span<const ExtentId> extents, uint64_t offset,
+                     std::span<const std::byte> data, bool fua);
+  absl::Status Flush(io::Queue& queue);
+  // The same at a byte offset of the device, for superblocks.
+  absl::Status ReadRaw(io::Queue& queue, uint64_t at, std::span<std::byte> data);
+  absl::Status WriteRaw(io::Queue& queue, uint64_t at, std::span<const std::byte> data);
+
+  // The requests for one stretch of `extents`, one for each run of neighbours; the caller submits them. They
+  // point into `pieces`, which must stay in place as long.
+  struct Command {
+    io::Request request;
+    io::Piece piece;
+  };
+  void Prepare(io::Op op, std::span<const ExtentId> extents, uint64_t offset,
+               std::span<const std::byte> data, uint8_t flags, std::vector<Command>* commands);
+
+  absl::StatusOr<std::unique_ptr<io::Queue>> OpenQueue(uint32_t depth);
+
+  io::Device& device() const { return *device_; }
+  const io::Geometry& geometry() const { return device_->geometry(); }
+  uint32_t extent_bytes() const { return extent_bytes_; }
+  uint32_t buffer_bytes() const { return buffer_bytes_; }
+  std::byte* extra() const { return extra_; }
+
+  // "extent 5 page 3 (byte 20484096)".
+  std::string Where(ExtentId extent, uint32_t page_in_extent) const;
+
+ private:
+  struct Slot {
+    std::unique_ptr<io::Queue> queue;
+    std::byte* buffer = nullptr;
+  };
+  ExtentIo(io::Device* device, uint32_t extent_bytes, uint32_t buffer_bytes)
+      : device_(device), extent_bytes_(extent_bytes), buffer_bytes_(buffer_bytes) {}
+  absl::Status Run(io::Queue& queue, std::vector<Command>& commands);
+
+  io::Device* const device_;
+  const uint32_t extent_bytes_;
+  const uint32_t buffer_bytes_;
+  std::unique_ptr<io::Arena> arena_;
+  std::byte* extra_ = nullptr;
+  std::vector<Slot> slots_;
+  Mutex mutex_;
+  CondVar released_;
+  std::vector<size_t> idle_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace ashlar

@@ -1,0 +1,108 @@
+#include "engine/table/page_stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/base/status.h"
+#include "engine/format/page.h"
+
+namespace ashlar {
+absl::Status PageStream::Page(uint32_t page, uint32_t ahead, uint32_t end, const std::byte** bytes,
+                              PageHeader* header) {
+  if (page < first_ || page >= first_ + count_) {
+    count_ = 0;
+    verified_ = 0;
+    const uint32_t n = std::min({capacity_, end - page, ahead + 1});
+    if (lease_ != nullptr) {
+      RETURN_IF_ERROR(reader_.ReadPages(lease_->queue(), meta_, page, n, buffer_));
+    } else {
+      ExtentIo::Lease lease = reader_.io_->Acquire();
+      RETURN_IF_ERROR(reader_.ReadPages(lease.queue(), meta_, page, n, lease.buffer()));
+      std::memcpy(buffer_, lease.buffer(), size_t{n} * kPageBytes);
+    }
+    first_ = page;
+    count_ = n;
+  }
+  const uint32_t i = page - first_;
+  *bytes = buffer_ + size_t{i} * kPageBytes;
+  if ((verified_ >> i & 1) != 0) {
+    *header = ReadPageHeader(*bytes);
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(reader_.VerifyAt(meta_, page, PageKind::kData, *bytes, header));
+  verified_ |= uint64_t{1} << i;
+  return absl::OkStatus();
+}
+
+absl::Status PageStream::ReadRecord(uint32_t page, uint32_t offset, uint32_t end, bool want_value,
+                                    std::string* scratch, Record* record) {
+  const std::byte* bytes;
+  PageHeader header;
+  RETURN_IF_ERROR(Page(page, 0, end, &bytes, &header));
+  const std::string_view rest(reinterpret_cast<const char*>(bytes) + offset, header.used - offset);
+  RecordHead& head = record->head;
+  if (absl::Status s = ParseRecordHead(rest, &head); !s.ok()) {
+    return reader_.Damaged(meta_, page, s.message());
+  }
+  const uint64_t total = head.bytes();
+  if (total <= rest.size()) {
+    record->key = rest.substr(head.head_bytes, head.key_bytes);
+    record->value = rest.substr(head.head_bytes + head.key_bytes, head.value_bytes);
+    record->end_page = page;
+    record->end_offset = offset + static_cast<uint32_t>(total);
+    return absl::OkStatus();
+  }
+  if (header.used != kPageBytes) {
+    return reader_.Damaged(meta_, page, "a record that ends past the page's contents");
+  }
+  // It runs on. Where it ends follows from its size; what is wanted of it is put together in scratch.
+  const uint64_t beyond = total - rest.size();
+  const uint64_t more_pages = (beyond + kPagePayloadBytes - 1) / kPagePayloadBytes;
+  if (more_pages >= end - page) {
+    return reader_.Damaged(meta_, page, "a record that runs on past the data pages");
+  }
+  record->end_page = page + static_cast<uint32_t>(more_pages);
+  record->end_offset =
+      kPageHeaderBytes + static_cast<uint32_t>(beyond - (more_pages - 1) * kPagePayloadBytes);
+  const uint64_t body = uint64_t{head.key_bytes} + (want_value ? head.value_bytes : 0);
+  scratch->clear();
+  scratch->reserve(body);
+  scratch->append(rest.substr(head.head_bytes, body));
+  for (uint32_t p = page + 1; scratch->size() < body; ++p) {
+    RETURN_IF_ERROR(Page(p, record->end_page - p, end, &bytes, &header));
+    const uint64_t n = std::min<uint64_t>(body - scratch->size(), kPagePayloadBytes);
+    if (header.used < kPageHeaderBytes + n) {
+      return reader_.Damaged(meta_, p, "a page that ends inside a record");
+    }
+    scratch->append(reinterpret_cast<const char*>(bytes) + kPageHeaderBytes, n);
+  }
+  record->key = std::string_view(*scratch).substr(0, head.key_bytes);
+  record->value = std::string_view(*scratch).substr(head.key_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status PageStream::NextStart(uint32_t* page, uint32_t* offset, uint32_t ahead, uint32_t end,
+                                   bool* found) {
+  *found = false;
+  if (*page >= end) return absl::OkStatus();
+  const std::byte* bytes;
+  PageHeader header;
+  RETURN_IF_ERROR(Page(*page, ahead, end, &bytes, &header));
+  if (*offset < header.used) {
+    *found = true;
+    return absl::OkStatus();
+  }
+  for (++*page; *page < end; ++*page) {
+    RETURN_IF_ERROR(Page(*page, ahead, end, &bytes, &header));
+    if (header.used == kPageHeaderBytes) continue;  // left empty in front of an extent's end
+    if (header.first_record != kPageHeaderBytes) {
+      return reader_.Damaged(meta_, *page, "a page that does not go on where the last one ended");
+    }
+    *offset = kPageHeaderBytes;
+    *found = true;
+    return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ashlar

@@ -1,0 +1,118 @@
+#include "engine/version/manifest_log.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/limits.h"
+#include "engine/base/status.h"
+#include "engine/format/checksum.h"
+#include "engine/wal/record_reader.h"
+
+namespace ashlar {
+namespace {
+
+constexpr uint64_t kWantedMin = 256u << 10;
+
+uint64_t RoundUp(uint64_t v, uint64_t grain) { return (v + grain - 1) / grain * grain; }
+
+}  // namespace
+
+uint64_t ManifestLog::WantedBytes(const Version& version, uint32_t lba_bytes) {
+  std::string snapshot;
+  EncodeEdit(SnapshotOf(version), &snapshot);
+  // As much again for edits, and a good many of the smallest.
+  return std::max<uint64_t>(kWantedMin, 3 * snapshot.size() + 32 * lba_bytes);
+}
+
+// One payload as one chain of records, each record in one write to each copy, then a flush.
+absl::Status ManifestLog::Write(std::string_view payload) {
+  const uint32_t lba_bytes = io_->geometry().lba_bytes;
+  ExtentIo::Lease lease = io_->Acquire();
+  const uint32_t room = std::min(lease.buffer_bytes(), kRecordBytesMax) - kRecordHeaderBytes;
+  RecordHeader header;
+  do {
+    const uint32_t n = static_cast<uint32_t>(std::min<size_t>(payload.size(), room));
+    const uint64_t bytes = RoundUp(RecordBytes(n), lba_bytes);
+    std::memset(lease.buffer(), 0, bytes);
+    std::memcpy(lease.buffer() + kRecordHeaderBytes, payload.data(), n);
+    payload.remove_prefix(n);
+    header.payload_bytes = n;
+    header.last = payload.empty();
+    header.position = {id_.raw(), offset_};
+    header.durable = header.position;
+    header.previous_checksum = previous_checksum_;
+    SealRecord(lease.buffer(), &header, StreamSeed(store_, id_));
+    for (const auto& copy : copies_) {
+      RETURN_IF_ERROR(io_->Write(lease.queue(), copy, offset_, {lease.buffer(), bytes}, false));
+    }
+    // What the next fragment says of this one must be true.
+    RETURN_IF_ERROR(io_->Flush(lease.queue()));
+    if (offset_ == 0) first_checksum_ = header.checksum;
+    previous_checksum_ = header.checksum;
+    offset_ += bytes;
+    header.first = false;
+  } while (!payload.empty());
+  return absl::OkStatus();
+}
+
+absl::Status ManifestLog::Start(WriteId id, std::array<std::vector<ExtentId>, 2> copies,
+                                const Version& version) {
+  id_ = id;
+  copies_ = std::move(copies);
+  offset_ = 0;
+  previous_checksum_ = 0;
+  VersionEdit edit = SnapshotOf(version);
+  edit.snapshot_end = true;
+  return Append(edit);
+}
+
+absl::Status ManifestLog::Append(const VersionEdit& edit) {
+  std::string payload;
+  EncodeEdit(edit, &payload);
+  const uint64_t size = copies_[0].size() * uint64_t{io_->extent_bytes()};
+  const uint64_t room = std::min(io_->buffer_bytes(), kRecordBytesMax) - kRecordHeaderBytes;
+  const uint64_t records = payload.size() / room + 1;
+  const uint64_t most =
+      payload.size() + records * (kRecordHeaderBytes + kRecordAlign + io_->geometry().lba_bytes);
+  if (offset_ + most > size) {
+    return absl::OutOfRangeError(
+        absl::StrCat("manifest: an edit of ", payload.size(), " bytes does not fit"));
+  }
+  return Write(payload);
+}
+
+absl::StatusOr<ManifestState> ReadManifest(ExtentIo* io, const StoreId& store, WriteId id,
+                                           uint64_t first_checksum,
+                                           const std::array<std::vector<ExtentId>, 2>& copies) {
+  ManifestState state;
+  state.version = std::make_shared<Version>();
+  bool complete = false;
+  const std::vector<RecordStream> streams = {{"manifest", id, {copies[0], copies[1]}}};
+  ReplayReport report;
+  RETURN_IF_ERROR(ReplayRecords(
+      io, store, streams,
+      [&](SequenceNumber, std::string_view payload) -> absl::Status {
+        VersionEdit edit;
+        RETURN_IF_ERROR(DecodeEdit(payload, &edit));
+        ASSIGN_OR_RETURN(AppliedEdit applied, ApplyEdit(*state.version, edit));
+        state.version = std::move(applied.version);
+        complete |= edit.snapshot_end;
+        return absl::OkStatus();
+      },
+      nullptr, &report));
+  if (report.records == 0 || report.first_checksum != first_checksum || !complete) {
+    return absl::DataLossError(
+        absl::StrCat("manifest: ", io->Where(copies[0][0], 0), " and ", io->Where(copies[1][0], 0),
+                     ": not the manifest that the superblock names"));
+  }
+  RETURN_IF_ERROR(CheckVersion(*state.version));
+  for (const auto& d : report.copy_damage) {
+    // A crash between the two copies of the last edit leaves it in one: no damage.
+    if (d.last_record && !state.version->clean) continue;
+    state.damaged.emplace_back(absl::StrCat("manifest copy ", d.copy), d.where);
+  }
+  return state;
+}
+
+}  // namespace ashlar

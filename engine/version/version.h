@@ -1,0 +1,46 @@
+// The set of tables and segments at one moment, immutable, and how an edit leads from one to the next.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/types.h"
+#include "engine/format/manifest_format.h"
+
+namespace ashlar {
+
+using TablePtr = std::shared_ptr<const TableMeta>;
+
+struct Version {
+  uint64_t number = 0;           // grows by one with each edit
+  std::vector<TablePtr> level0;  // newest first: by falling id; they overlap
+  std::vector<TablePtr> run;     // level 1: ascending, disjoint
+  std::map<WriteId, SegmentMeta> segments;
+  SequenceNumber last_sequence = 0;  // as of the last edit that said so
+  bool clean = false;
+
+  // The table of the run whose bounds hold `key`, or null.
+  const TablePtr* InRun(std::string_view key) const;
+};
+
+// The version that `edit` makes of `base`, and the extents it no longer owns. DataLoss, naming what does not
+// fit, when the edit contradicts the base: the bytes come from media.
+struct AppliedEdit {
+  std::shared_ptr<const Version> version;
+  std::vector<ExtentId> released;
+};
+absl::StatusOr<AppliedEdit> ApplyEdit(const Version& base, const VersionEdit& edit);
+
+// An edit that makes `version` out of nothing.
+VersionEdit SnapshotOf(const Version& version);
+
+// What the invariants of FORMAT.md say of a version; the first one that does not hold.
+absl::Status CheckVersion(const Version& version);
+
+}  // namespace ashlar

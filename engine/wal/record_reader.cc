@@ -1,0 +1,233 @@
+#include "engine/wal/record_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/limits.h"
+#include "engine/base/status.h"
+#include "engine/format/checksum.h"
+#include "io/check.h"
+
+namespace ashlar {
+namespace {
+
+// A window over one copy of one stream: any record that starts in it lies in it whole.
+class Window {
+ public:
+  Window(ExtentIo* io, const std::vector<ExtentId>* extents)
+      : io_(io), extents_(extents), size_(extents->size() * uint64_t{io->extent_bytes()}) {}
+
+  uint64_t size() const { return size_; }
+
+  // At least one whole record's worth of bytes from `offset`, or up to the end of the stream.
+  absl::StatusOr<std::span<const std::byte>> At(uint64_t offset) {
+    const uint64_t want = std::min<uint64_t>(kRecordBytesMax, size_ - offset);
+    if (offset < begin_ || offset + want > begin_ + bytes_.size()) {
+      const uint64_t begin = offset / kPageBytes * kPageBytes;
+      // The first window is small: most streams of a store that was closed in order end early.
+      const uint64_t target = std::min<uint64_t>(begin_ == 0 && bytes_.empty() ? want : 4 * want,
+                                                 size_ - begin);
+      const uint64_t end = std::max(begin + target, std::min(offset + want, size_));
+      std::vector<std::byte> bytes((end - begin + kPageBytes - 1) / kPageBytes * kPageBytes);
+      ExtentIo::Lease lease = io_->Acquire();
+      for (uint64_t at = 0; at < bytes.size();) {
+        const uint64_t n = std::min<uint64_t>(lease.buffer_bytes(), bytes.size() - at);
+        RETURN_IF_ERROR(io_->Read(lease.queue(), *extents_, begin + at, {lease.buffer(), n}));
+        std::memcpy(bytes.data() + at, lease.buffer(), n);
+        at += n;
+      }
+      bytes_ = std::move(bytes);
+      begin_ = begin;
+    }
+    return std::span<const std::byte>(bytes_).subspan(offset - begin_);
+  }
+
+ private:
+  ExtentIo* const io_;
+  const std::vector<ExtentId>* const extents_;
+  const uint64_t size_;
+  uint64_t begin_ = 0;
+  std::vector<std::byte> bytes_;
+};
+
+struct Parsed {
+  RecordHeader header;
+  std::string_view payload;
+  size_t copy = 0;
+  bool elsewhere_missing = false;  // another copy does not have it
+};
+
+class Replay {
+ public:
+  Replay(ExtentIo* io, const StoreId& store, const std::vector<RecordStream>& streams,
+         const PayloadSink& sink, const ReplayDamage& damage, ReplayReport* report)
+      : io_(io), streams_(streams), sink_(sink), damage_(damage), report_(report) {
+    for (const RecordStream& s : streams) {
+      CHECK(!s.copies.empty());
+      seeds_.push_back(StreamSeed(store, s.id));
+      auto& windows = windows_.emplace_back();
+      for (const auto& copy : s.copies) windows.emplace_back(io, &copy);
+    }
+  }
+
+  absl::Status Run() {
+    size_t s = 0;
+    uint64_t offset = 0;
+    while (s < streams_.size()) {
+      report_->end = {streams_[s].id.raw(), offset};
+      Parsed record;
+      ASSIGN_OR_RETURN(bool found, Next(s, &offset, &record));
+      if (found) {
+        RETURN_IF_ERROR(Accept(s, record));
+        offset = record.header.position.offset + RecordBytes(record.header.payload_bytes);
+        continue;
+      }
+      // The stream ends here, or the chain does: it goes on if the next stream's first record says so.
+      if (s + 1 < streams_.size()) {
+        uint64_t first = 0;
+        ASSIGN_OR_RETURN(found, Next(s + 1, &first, &record));
+        if (found) {
+          ++s;
+          offset = 0;
+          continue;
+        }
+      }
+      ASSIGN_OR_RETURN(const bool goes_on, FindProof(&s, &offset));
+      if (!goes_on) break;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // The chain's next record in stream s: at *offset, or at the next LBA when what is in between is padding.
+  absl::StatusOr<bool> Next(size_t s, uint64_t* offset, Parsed* record) {
+    ASSIGN_OR_RETURN(bool found, ParseAt(s, *offset, record));
+    const uint64_t lba = io_->geometry().lba_bytes;
+    if (!found && *offset % lba != 0) {
+      *offset = (*offset + lba - 1) / lba * lba;
+      ASSIGN_OR_RETURN(found, ParseAt(s, *offset, record));
+    }
+    return found && (!chain_ || record->header.previous_checksum == *chain_);
+  }
+
+  absl::StatusOr<bool> ParseAt(size_t s, uint64_t offset, Parsed* record) {
+    bool found = false;
+    record->elsewhere_missing = false;
+    for (size_t c = 0; c < windows_[s].size(); ++c) {
+      Window& window = windows_[s][c];
+      if (offset + kRecordHeaderBytes > window.size()) return false;
+      auto bytes = window.At(offset);
+      if (!bytes.ok()) {
+        // A copy that can't be read is like one that does not verify, as long as there is another.
+        if (windows_[s].size() == 1) return bytes.status();
+        read_error_ = bytes.status();
+      }
+      Parsed here;
+      here.copy = c;
+      if (bytes.ok() &&
+          ParseRecord(*bytes, {streams_[s].id.raw(), offset}, seeds_[s], &here.header,
+                      &here.payload) == RecordParse::kOk) {
+        if (!found) *record = here;
+        found = true;
+      } else {
+        missing_copy_ = c;
+        record->elsewhere_missing = true;
+      }
+    }
+    if (!found && !read_error_.ok()) return read_error_;
+    read_error_ = absl::OkStatus();
+    if (!found) record->elsewhere_missing = false;
+    return found;
+  }
+
+  absl::Status Accept(size_t s, const Parsed& record) {
+    const RecordHeader& h = record.header;
+    for (auto& d : report_->copy_damage) d.last_record = false;
+    if (record.elsewhere_missing) {
+      report_->copy_damage.push_back(
+          {missing_copy_, WhereIs(s, missing_copy_, h.position.offset), true});
+    }
+    if (report_->records++ == 0) report_->first_checksum = h.checksum;
+    report_->last_checksum = h.checksum;
+    chain_ = h.checksum;
+    if (h.kind == RecordKind::kMark) return absl::OkStatus();
+    if (h.first) {
+      payload_.clear();
+      in_group_ = true;
+    } else if (!in_group_) {
+      return absl::OkStatus();  // its beginning was damaged, and passed over
+    }
+    if (h.first && h.last) {
+      in_group_ = false;
+      return sink_(h.first_sequence, record.payload);
+    }
+    payload_.append(record.payload);
+    if (payload_.size() > 2 * kMaxBatchBytes) {
+      return absl::DataLossError(absl::StrCat(streams_[s].name, ": a group over the limit"));
+    }
+    if (!h.last) return absl::OkStatus();
+    in_group_ = false;
+    return sink_(h.first_sequence, payload_);
+  }
+
+  // Nothing chains at (*s, *offset). Looks for a record behind it that was made when it was durable already: then
+  // this is damage. With a sink for damage the replay goes on there.
+  absl::StatusOr<bool> FindProof(size_t* s, uint64_t* offset) {
+    const LogPosition end = {streams_[*s].id.raw(), *offset};
+    const uint64_t lba = io_->geometry().lba_bytes;
+    for (size_t t = *s; t < streams_.size(); ++t) {
+      uint64_t at = t == *s ? *offset / lba * lba : 0;
+      while (at + kRecordHeaderBytes <= windows_[t].front().size()) {
+        Parsed record;
+        ASSIGN_OR_RETURN(const bool found, ParseAt(t, at, &record));
+        if (found && (t != *s || at >= *offset) && record.header.durable > end) {
+          const absl::Status why = absl::DataLossError(
+              absl::StrCat(streams_[*s].name, ": ", WhereIs(*s, 0, *offset),
+                           ": a record that had been made durable does not verify"));
+          if (damage_ == nullptr) return why;
+          damage_(streams_[*s].name, why);
+          *s = t;
+          *offset = at;
+          chain_.reset();
+          in_group_ = false;
+          return true;
+        }
+        // Records of one write lie back to back: follow them, so that the last of a write is seen too.
+        at = found ? at + RecordBytes(record.header.payload_bytes) : at / lba * lba + lba;
+      }
+    }
+    return false;
+  }
+
+  std::string WhereIs(size_t s, size_t copy, uint64_t offset) const {
+    const auto& extents = streams_[s].copies[copy];
+    const uint64_t index = std::min<uint64_t>(offset / io_->extent_bytes(), extents.size() - 1);
+    return io_->Where(extents[index],
+                      static_cast<uint32_t>(offset % io_->extent_bytes() / kPageBytes));
+  }
+
+  ExtentIo* const io_;
+  const std::vector<RecordStream>& streams_;
+  const PayloadSink& sink_;
+  const ReplayDamage& damage_;
+  ReplayReport* const report_;
+  std::vector<uint64_t> seeds_;
+  std::vector<std::vector<Window>> windows_;
+  std::optional<uint64_t> chain_;  // checksum of the last record accepted
+  bool in_group_ = false;
+  std::string payload_;
+  size_t missing_copy_ = 0;
+  absl::Status read_error_;
+};
+
+}  // namespace
+
+absl::Status ReplayRecords(ExtentIo* io, const StoreId& store,
+                           const std::vector<RecordStream>& streams, const PayloadSink& sink,
+                           const ReplayDamage& damage, ReplayReport* report) {
+  return Replay(io, store, streams, sink, damage, report).Run();
+}
+
+}  // namespace ashlar
