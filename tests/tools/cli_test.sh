@@ -65,7 +65,7 @@ test_format_refuses_an_own_store_without_its_id() {
   expect 0 ctl put "$IMAGE" key value
   expect 3 ctl format "$IMAGE"
   expect 3 ctl format "$IMAGE" --wipe-foreign
-  expect 3 ctl format "$IMAGE" --wipe-store=00000000-0000-0000-0000-000000000000
+  expect 3 ctl format "$IMAGE" --wipe-store=00000000000000000000000000000000
   expect 0 ctl get "$IMAGE" key
   same out value
 }
