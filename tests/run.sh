@@ -1,0 +1,213 @@
+#!/bin/bash
+# Installs what is missing, builds, and runs the tests. Without an argument every layer runs.
+#
+#   tests/run.sh [LAYER...]
+#
+#   fast     all gtest binaries, Release, and the command line: under a minute
+#   cli      ashlarctl alone
+#   headers  every header compiles alone
+#   kill     stores that are killed in the middle, devices that must be refused
+#   asan     all gtest binaries under AddressSanitizer and UndefinedBehaviorSanitizer
+#   tsan     the tests of several threads under ThreadSanitizer
+#   clang    libraries and tools under clang with -Wthread-safety
+#
+# The last line is "N passed, N failed", with ", N skipped" when there are any; it counts test cases, and a
+# build that fails as one. What the machine can't offer is skipped with the reason. Logs: build/test-logs.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+# shellcheck source=tools/packages.sh
+. tools/packages.sh
+
+ALL_LAYERS="fast headers kill asan tsan clang"
+# Tests whose subject is several threads carry one of these in their name.
+TSAN_FILTER='*Concurrent*:*Concurrency*:*Thread*:*Parallel*:*Race*'
+# A guard against hanging, not a limit on speed.
+HANG_SECONDS=1800
+
+ROOT=$PWD
+LOGS=$ROOT/build/test-logs
+passed=0 failed=0 skipped=0
+
+note() { printf '%s\n' "$*"; }
+
+skip_layer() { # LAYER REASON
+  note "skip $1: $2"
+  skipped=$((skipped + 1))
+}
+
+# Adds one log of test cases to the sums. NAME PASSED FAILED SKIPPED LOG
+tally() {
+  note "$1: $2 passed, $3 failed$([ "$4" = 0 ] || echo ", $4 skipped")" | sed 's/^/  /'
+  passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
+}
+
+# What an earlier run left behind when it was killed: loop devices and files that carry its PID.
+detach_stale() {
+  local loop file
+  if [ "$(id -u)" = 0 ] && command -v losetup >/dev/null; then
+    losetup -ln -O NAME,BACK-FILE 2>/dev/null | while read -r loop file; do
+      [[ $file =~ ashlar-test\.([0-9]+)\. ]] && [ ! -d "/proc/${BASH_REMATCH[1]}" ] || continue
+      note "detaching $loop of a run that is gone"
+      losetup -d "$loop"
+    done
+  fi
+  for file in "$ASHLAR_TEST_DIR"/ashlar-test.*; do
+    [[ $file =~ /ashlar-test\.([0-9]+)\.[^/]*$ ]] && [ ! -d "/proc/${BASH_REMATCH[1]}" ] || continue
+    rm -rf "$file"
+  done
+}
+
+# build PRESET [CMAKE_ARGS...]: false, and one failure counted, when it fails.
+build() {
+  local preset=$1 log=$LOGS/build.$1.log start=$SECONDS
+  shift
+  if cmake --preset "$preset" "$@" >"$log" 2>&1 && cmake --build --preset "$preset" >>"$log" 2>&1; then
+    note "  built $preset in $((SECONDS - start)) s"
+    return 0
+  fi
+  grep -nE 'error|Error|FAILED' "$log" | head -20
+  tail -n 20 "$log"
+  note "  the build of $preset failed: $log"
+  failed=$((failed + 1))
+  return 1
+}
+
+# The verdict over one gtest binary. A case that began and did not end crashed; a binary that fails without
+# a failed case counts as one failure. NAME LOG EXIT
+tally_gtest() {
+  local name=$1 log=$2 code=$3 began ok bad none
+  began=$(grep -c '^\[ RUN      \]' "$log")
+  ok=$(grep -cE '\[       OK \] .*\([0-9]+ ms\)$' "$log")
+  bad=$(grep -cE '\[  FAILED  \] .*\([0-9]+ ms\)$' "$log")
+  none=$(grep -cE '\[  SKIPPED \] .*\([0-9]+ ms\)$' "$log")
+  bad=$((bad + began - ok - bad - none))
+  [ "$bad" -le 0 ] && [ "$code" != 0 ] && bad=1
+  tally "$name" "$ok" "$bad" "$none"
+  [ "$bad" = 0 ] && return
+  grep -E '\[  FAILED  \] .*\([0-9]+ ms\)$' "$log" | sed 's/^/    /'
+  [ "$code" -gt 1 ] && note "    exit $code after $(grep '^\[ RUN      \]' "$log" | tail -1)"
+  note "    $log ends:"
+  tail -n 40 "$log" | cut -c1-300 | sed 's/^/    /'
+}
+
+# gtests LAYER PRESET FILTER [RUNNER...]: all gtest binaries of a build, one for each core at a time.
+gtests() {
+  local layer=$1 dir=$ROOT/build/$2 filter=$3 bin log
+  shift 3
+  for bin in "$dir"/bin/*_test; do
+    [ -x "$bin" ] || continue
+    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+    log=$LOGS/$layer.$(basename "$bin").log
+    (
+      cd "$ASHLAR_TEST_DIR" || exit 1
+      "$@" timeout -k 10 "$HANG_SECONDS" "$bin" --gtest_color=no --gtest_filter="$filter" \
+        >"$log" 2>&1 </dev/null
+      echo $? >"$log.exit"
+    ) &
+  done
+  wait
+  for bin in "$dir"/bin/*_test; do
+    log=$LOGS/$layer.$(basename "$bin").log
+    [ -f "$log" ] && tally_gtest "$(basename "$bin")" "$log" "$(cat "$log.exit")"
+  done
+}
+
+# shell_cases LAYER SCRIPT...: scripts that print "ok NAME", "not ok NAME" and "skip NAME: why".
+shell_cases() {
+  local layer=$1 script name log ok bad none code
+  shift
+  for script in "$@"; do
+    name=$(basename "$script") log=$LOGS/$layer.$(basename "$script").log code=0
+    timeout -k 10 "$HANG_SECONDS" "$script" "$ROOT/build/release" >"$log" 2>&1 </dev/null || code=$?
+    ok=$(grep -c '^ok ' "$log") bad=$(grep -c '^not ok ' "$log") none=$(grep -c '^skip ' "$log")
+    # It fell over, or tested nothing.
+    [ "$bad" = 0 ] && { [ "$code" != 0 ] || [ $((ok + none)) = 0 ]; } && bad=1
+    tally "$name" "$ok" "$bad" "$none"
+    [ "$none" = 0 ] || grep '^skip ' "$log" | sed 's/^/    /'
+    [ "$bad" = 0 ] && continue
+    grep -A 40 '^not ok ' "$log" | grep -v '^ok ' | head -n 120 | sed 's/^/    /'
+    note "    exit $code, $log"
+  done
+}
+
+layer_fast() {
+  build release -DASHLAR_TESTS=ON -DASHLAR_TOOLS=ON || return
+  gtests fast release '*'
+  shell_cases fast tests/tools/*_test.sh
+}
+
+layer_cli() {
+  build release -DASHLAR_TESTS=ON -DASHLAR_TOOLS=ON || return
+  shell_cases cli tests/tools/*_test.sh
+}
+
+layer_headers() { shell_cases headers tests/headers_test.sh; }
+
+layer_kill() {
+  local scripts=(tests/kill/*_test.sh)
+  [ -x "${scripts[0]}" ] || {
+    skip_layer kill "there are no such tests yet"
+    return
+  }
+  build release -DASHLAR_TESTS=ON -DASHLAR_TOOLS=ON || return
+  shell_cases kill "${scripts[@]}"
+}
+
+layer_asan() {
+  build asan || return
+  export UBSAN_OPTIONS=print_stacktrace=1
+  gtests asan asan '*'
+}
+
+layer_tsan() {
+  build tsan || return
+  local before=$((passed + failed))
+  export TSAN_OPTIONS=halt_on_error=1
+  # ThreadSanitizer of g++ 12 does not start under the address layout of newer kernels.
+  if setarch "$(uname -m)" -R true 2>/dev/null; then
+    gtests tsan tsan "$TSAN_FILTER" setarch "$(uname -m)" -R
+  else
+    gtests tsan tsan "$TSAN_FILTER" env
+  fi
+  [ $((passed + failed)) -gt $before ] || skip_layer tsan "no test has such a name: $TSAN_FILTER"
+}
+
+layer_clang() {
+  if ! command -v clang++ >/dev/null; then
+    skip_layer clang "no clang++"
+  elif build clang; then
+    tally "clang build" 1 0 0
+  fi
+}
+
+main() {
+  local layer
+  # shellcheck disable=SC2086
+  [ $# -gt 0 ] || set -- $ALL_LAYERS
+  for layer in "$@"; do
+    if ! declare -F "layer_$layer" >/dev/null; then
+      note "no layer $layer; there are: cli $ALL_LAYERS"
+      exit 2
+    fi
+  done
+
+  export ASHLAR_TEST_DIR=$ROOT/build/test-files
+  export TEST_TMPDIR=$ASHLAR_TEST_DIR/
+  rm -rf "$LOGS"
+  mkdir -p "$LOGS" "$ASHLAR_TEST_DIR"
+  use_ccache "$ROOT"
+  detach_stale
+  # shellcheck disable=SC2086
+  install_packages $PACKAGES_BUILD $PACKAGES_TESTS || note "some packages could not be installed"
+
+  for layer in "$@"; do
+    local start=$SECONDS
+    note "== $layer"
+    "layer_$layer"
+    note "  $layer took $((SECONDS - start)) s"
+  done
+  echo "$passed passed, $failed failed$([ $skipped = 0 ] || echo ", $skipped skipped")"
+  [ $failed = 0 ] && [ $passed -gt 0 ]
+}
+
+main "$@"
