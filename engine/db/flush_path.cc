@@ -25,8 +25,7 @@ absl::StatusOr<std::optional<TableMeta>> DBImpl::WriteTable(
     if (!visible.Keep(it->key(), it->sequence())) continue;
     status = builder.Add(it->kind(), it->sequence(), it->key(), it->value());
   }
-  absl::StatusOr<TableMeta> meta = status;
-  if (status.ok()) meta = builder.Finish();
+  absl::StatusOr<TableMeta> meta = status.ok() ? builder.Finish() : status;
   if (meta.ok()) {
     ExtentIo::Lease lease = io_->Acquire();
     if (absl::Status s = io_->Flush(lease.queue()); !s.ok()) meta = s;
