@@ -127,9 +127,9 @@ absl::Status DBImpl::OpenStore() {
   }
   if (!options_.read_only) RETURN_IF_ERROR(TakeOver(found, generation + 1, epoch + 1));
   RETURN_IF_ERROR(ReplayLog());
-  next_sequence_ = last_sequence_ + 1;
   if (!options_.read_only) RETURN_IF_ERROR(StartFresh());
   MutexLock lock(&mutex_);
+  next_sequence_ = last_sequence_ + 1;
   RebuildView();
   state_ = State::kOpen;
   return absl::OkStatus();
