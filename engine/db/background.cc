@@ -74,7 +74,7 @@ void DBImpl::BackgroundThread() {
 
 absl::Status DBImpl::AwaitBackground() {
   RETURN_IF_ERROR(CheckWritable());
-  if (background_ == nullptr) {
+  if (!has_threads_) {
     while (background_busy_) progress_.Wait(&mutex_);
     if (!BackgroundStep()) {
       return absl::InternalError("the store waits for work that it does not know how to do");
@@ -126,7 +126,7 @@ Health DBImpl::health() const {
     health = {Health::State::kFailed, failed_, since_unix_ms_};
   } else if (options_.read_only) {
     health.state = Health::State::kReadOnly;
-  } else if (state_ == State::kOpen && (!full_.ok() || (was_full_ && LowOnSpace(false)))) {
+  } else if (state_ == State::kOpen && (!full_.ok() || !log_full_.ok() || (was_full_ && LowOnSpace(false)))) {
     health = {Health::State::kFull, FullError(), since_unix_ms_};
   } else if (!merge_blocked_.ok()) {
     health = {Health::State::kWritable, merge_blocked_, since_unix_ms_};

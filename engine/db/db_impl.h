@@ -193,9 +193,10 @@ class DBImpl : public DB {
   State state_ ABSL_GUARDED_BY(mutex_) = State::kOpening;
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);        // writes are refused for good
   absl::Status full_ ABSL_GUARDED_BY(mutex_);          // the device had no room for background work
+  absl::Status log_full_ ABSL_GUARDED_BY(mutex_);      // nor for the last group
   absl::Status merge_blocked_ ABSL_GUARDED_BY(mutex_); // damage keeps merges from going on
   int64_t since_unix_ms_ ABSL_GUARDED_BY(mutex_) = 0;
-  mutable bool was_full_ ABSL_GUARDED_BY(mutex_) = false;
+  bool was_full_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::optional<ExtentMap> space_ ABSL_GUARDED_BY(mutex_);
   uint32_t write_counter_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -231,6 +232,7 @@ class DBImpl : public DB {
   bool mark_due_ ABSL_GUARDED_BY(mutex_) = false;
   bool log_idle_ ABSL_GUARDED_BY(mutex_) = false;  // the log thread sleeps without a timer
 
+  bool has_threads_ = false;  // constant once the store is open
   std::unique_ptr<Thread> background_;
   std::unique_ptr<Thread> log_thread_;
 };

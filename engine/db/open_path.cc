@@ -232,8 +232,10 @@ absl::Status DBImpl::StartFresh() {
 }
 
 void DBImpl::StartThreads() {
+  MutexLock lock(&mutex_);  // the threads see what is set here
   background_ = env_.executor->Start("ashlar-work", [this] { BackgroundThread(); });
   log_thread_ = env_.executor->Start("ashlar-log", [this] { LogThread(); });
+  has_threads_ = background_ != nullptr;
 }
 
 void DBImpl::StopThreads() {
@@ -243,6 +245,8 @@ void DBImpl::StopThreads() {
     work_.SignalAll();
     log_wake_.SignalAll();
     progress_.SignalAll();
+    // Whoever stands in the queue is turned away, or finishes what it is in the middle of.
+    while (!writers_.empty()) progress_.Wait(&mutex_);
   }
   log_thread_.reset();
   background_.reset();
@@ -276,9 +280,10 @@ absl::Status DBImpl::Close() {
       edit.clean = true;
       status = Install(std::move(edit));
       if (absl::IsResourceExhausted(status)) status = absl::OkStatus();  // as after a crash: complete
-    } else if (log_->mark_is_due()) {
-      const SequenceNumber next = next_sequence_;
-      status = log_->AppendMark(next);
+    } else {
+      // Written beside Close, or no room for a table: it stays in the log, vouched for.
+      status = log_->MakeDurable();
+      if (status.ok() && log_->mark_is_due()) status = log_->AppendMark(next_sequence_);
       if (status.ok()) status = log_->MakeDurable();
     }
   }

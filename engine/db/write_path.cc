@@ -67,7 +67,7 @@ absl::Status DBImpl::Sync() {
 }
 
 absl::Status DBImpl::CheckWritable() const {
-  if (state_ == State::kClosed) return absl::FailedPreconditionError("the store is closed");
+  if (state_ != State::kOpen) return absl::FailedPreconditionError("the store is closed");
   if (options_.read_only) return absl::FailedPreconditionError("the store was opened read-only");
   if (!failed_.ok()) {
     return absl::Status(failed_.code(), absl::StrCat("the store refuses writes since a failure: ",
@@ -81,7 +81,10 @@ absl::Status DBImpl::Enqueue(Writer* writer) {
   RETURN_IF_ERROR(CheckWritable());
   writers_.push_back(writer);
   while (!writer->done && writers_.front() != writer) writer->turn.Wait(&mutex_);
-  if (!writer->done) Lead(writer);
+  if (!writer->done) {
+    Lead(writer);
+    if (!has_threads_) BackgroundStep();
+  }
   return writer->status;
 }
 
@@ -115,7 +118,11 @@ void DBImpl::Lead(Writer* self) {
     w->done = true;
     if (w != self) w->turn.SignalOne();
   }
-  if (!writers_.empty()) writers_.front()->turn.SignalOne();
+  if (!writers_.empty()) {
+    writers_.front()->turn.SignalOne();
+  } else if (state_ == State::kClosing) {
+    progress_.SignalAll();
+  }
 }
 
 absl::Status DBImpl::LeadGroup(Writer* self, std::vector<Writer*>* group) {
@@ -166,7 +173,7 @@ absl::Status DBImpl::LeadGroup(Writer* self, std::vector<Writer*>* group) {
   mutex_.Lock();
   if (status.ok() && last >= first) last_sequence_ = last;
   if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
-  if (absl::IsResourceExhausted(status)) was_full_ = true;
+  log_full_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
   last_write_ns_ = env_.clock->NowNs();
   NoteLogState();
   return status;
@@ -255,7 +262,9 @@ absl::Status DBImpl::FullError() const {
                     LiveSequences().front(), " of ", last_sequence_, " and keeps what it can see");
   }
   if (pinned > 0) absl::StrAppend(&text, "; readers hold ", pinned, " freed extents");
-  if (!full_.ok()) absl::StrAppend(&text, "; below it: ", full_.message());
+  for (const absl::Status& below : {full_, log_full_}) {
+    if (!below.ok()) absl::StrAppend(&text, "; below it: ", below.message());
+  }
   return absl::ResourceExhaustedError(text);
 }
 
