@@ -91,6 +91,10 @@ absl::Status DBImpl::OpenStore() {
     for (const auto& [copy, why] : scan.damaged) {
       Log(LogLevel::kWarning, absl::StrCat("superblock copy ", copy, ": ", why));
     }
+    for (const auto& [copy, why] : scan.outdated) {
+      Log(LogLevel::kInfo, absl::StrCat("superblock copy ", copy, ": ", why,
+                                        ": an update was cut short"));
+    }
   }
   RETURN_IF_ERROR(CheckDevice(found));
   if (!options_.read_only && found.features_read_only_compatible != 0) {
