@@ -54,6 +54,7 @@ uint64_t LogWriter::MaxPayload(uint64_t segment_bytes, uint32_t buffer_bytes, ui
 
 absl::Status LogWriter::StartSegment(const SegmentMeta& segment) {
   RETURN_IF_ERROR(SubmitBuffer(false));
+  RETURN_IF_ERROR(Collect(Wait::kAll));
   segment_ = segment;
   seed_ = StreamSeed(store_, segment.id);
   start_ = 0;
