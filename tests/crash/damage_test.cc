@@ -1,5 +1,5 @@
-// Every page of a small store damaged, one at a time: the store opens, reads answer right or name the place, check
-// finds what can be seen, and salvage brings out the rest.
+// Every page of a small store damaged, one at a time: the store opens, reads answer right or name
+// the place, check finds what can be seen, and salvage brings out the rest.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -43,7 +43,8 @@ std::string Bytes(size_t size, uint64_t n) {
 // What a byte of the device is to the store.
 enum class Part { kSuperblock, kManifest, kData, kIndex, kLog, kLogTail };
 
-// Bytes [begin, end) of the device, all in one page, that can be seen; damage in them is named as page `named`.
+// Bytes [begin, end) of the device, all in one page, that can be seen; damage in them is named as
+// page `named`.
 struct Live {
   uint64_t begin, end, named;
   Part part;
@@ -89,7 +90,7 @@ class Subject {
   StoreModel model;
   std::vector<uint64_t> pages;  // that are not all zero
   std::vector<Live> live;
-  uint32_t vouched = 0;  // commits that damage of the log's tail can't take
+  uint32_t vouched = 0;    // commits that damage of the log's tail can't take
   uint32_t in_tables = 0;  // commits that are in tables
 
  private:
@@ -108,8 +109,8 @@ class Subject {
     for (uint64_t at = 0; at < bytes.size();) {
       RecordHeader header;
       std::string_view payload;
-      if (ParseRecord(std::span(bytes).subspan(at), {id.raw(), at},
-                      StreamSeed(FixedStoreId(), id), &header, &payload) != RecordParse::kOk) {
+      if (ParseRecord(std::span(bytes).subspan(at), {id.raw(), at}, StreamSeed(FixedStoreId(), id),
+                      &header, &payload) != RecordParse::kOk) {
         at = at / kPageBytes * kPageBytes + kPageBytes;
         continue;
       }
@@ -172,7 +173,8 @@ class Subject {
         AddRecord(extents, h, vouched_for ? Part::kLog : Part::kLogTail);
       });
     }
-    vouched = first_unvouched == UINT64_MAX ? model.commits() : model.CommitsBefore(first_unvouched);
+    vouched =
+        first_unvouched == UINT64_MAX ? model.commits() : model.CommitsBefore(first_unvouched);
     in_tables = model.CommitsBefore(version.last_sequence + 1);
   }
 };
@@ -325,8 +327,8 @@ class Checker {
     std::map<std::string, std::string> out;
     std::string last;
     bool ordered = true;
-    const auto damage = SalvageDevice(
-        s_.device.get(), [&](std::string_view key, std::string_view value) {
+    const auto damage =
+        SalvageDevice(s_.device.get(), [&](std::string_view key, std::string_view value) {
           ordered &= last < key;
           last = std::string(key);
           out[last] = std::string(value);
@@ -429,14 +431,13 @@ void DamageEveryPage(const char* name, Subject& subject, bool closed) {
     if (testing::Test::HasFailure()) break;
   }
   const Counts& n = checker.counts;
-  std::printf("damage %s: %zu pages, %llu cases, %llu visible, %llu opens and %llu gets named the "
-              "place, %llu records salvaged, %llu not\n",
-              name, list.size(), static_cast<unsigned long long>(n.cases),
-              static_cast<unsigned long long>(n.visible),
-              static_cast<unsigned long long>(n.failed_opens),
-              static_cast<unsigned long long>(n.failed_gets),
-              static_cast<unsigned long long>(n.salvaged),
-              static_cast<unsigned long long>(n.missing));
+  std::printf(
+      "damage %s: %zu pages, %llu cases, %llu visible, %llu opens and %llu gets named the "
+      "place, %llu records salvaged, %llu not\n",
+      name, list.size(), static_cast<unsigned long long>(n.cases),
+      static_cast<unsigned long long>(n.visible), static_cast<unsigned long long>(n.failed_opens),
+      static_cast<unsigned long long>(n.failed_gets), static_cast<unsigned long long>(n.salvaged),
+      static_cast<unsigned long long>(n.missing));
   EXPECT_GE(n.cases, 1000u * g_scale / 110);
   EXPECT_GT(n.visible, n.cases / 4);
 }
