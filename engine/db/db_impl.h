@@ -121,6 +121,7 @@ class DBImpl : public DB {
   bool WorthReclaiming() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status FullError() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckWritable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t LogDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteLogState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LogThread();
 
@@ -230,7 +231,8 @@ class DBImpl : public DB {
   uint64_t unsubmitted_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t undurable_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   bool mark_due_ ABSL_GUARDED_BY(mutex_) = false;
-  bool log_idle_ ABSL_GUARDED_BY(mutex_) = false;  // the log thread sleeps without a timer
+  uint64_t idle_seal_failed_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // the write after which sealing found no room
+  uint64_t log_sleeps_until_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: the log thread is awake
 
   bool has_threads_ = false;  // constant once the store is open
   std::unique_ptr<Thread> background_;
