@@ -91,6 +91,10 @@ absl::Status DBImpl::OpenStore() {
     for (const auto& [copy, why] : scan.damaged) {
       Log(LogLevel::kWarning, absl::StrCat("superblock copy ", copy, ": ", why));
     }
+    for (const auto& [copy, why] : scan.outdated) {
+      Log(LogLevel::kInfo, absl::StrCat("superblock copy ", copy, ": ", why,
+                                        ": an update was cut short"));
+    }
   }
   RETURN_IF_ERROR(CheckDevice(found));
   if (!options_.read_only && found.features_read_only_compatible != 0) {
@@ -110,8 +114,7 @@ absl::Status DBImpl::OpenStore() {
   Log(LogLevel::kInfo, device_->Describe());
 
   ASSIGN_OR_RETURN(ManifestState manifest,
-                   ReadManifest(io_, found.store, found.manifest, found.manifest_first_checksum,
-                                found.manifest_extents));
+                   ReadManifest(io_, found));
   for (const auto& [what, where] : manifest.damaged) {
     Log(LogLevel::kWarning, absl::StrCat(what, ": ", where, ": does not verify; the other copy does"));
   }
@@ -279,6 +282,14 @@ absl::Status DBImpl::Close() {
       edit.last_sequence = last_sequence_;
       edit.clean = true;
       status = Install(std::move(edit));
+      if (status.ok()) {
+        // Nobody has it open: from here on the last edit is known to be durable in both copies.
+        Superblock next = superblock_;
+        ++next.generation;
+        next.predecessor = ContentChecksum(superblock_);
+        next.owner = Owner();
+        status = WriteSuperblocks(io_, next);
+      }
       if (absl::IsResourceExhausted(status)) status = absl::OkStatus();  // as after a crash: complete
     } else {
       // Written beside Close, or no room for a table: it stays in the log, vouched for.
