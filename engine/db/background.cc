@@ -47,8 +47,9 @@ bool DBImpl::BackgroundStep() {
   } else {
     did = false;
   }
+  // With nothing left to do, nothing waits for room any more.
+  full_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
   if (did) {
-    full_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
     if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
     FreeUnreferenced();
   }

@@ -124,8 +124,8 @@ absl::Status DBImpl::OpenStore() {
     ASSIGN_OR_RETURN(space_, DeriveSpace(found, *manifest.version));
     version_ = manifest.version;
     last_sequence_ = version_->last_sequence;
-    for (const auto* list : {&version_->level0, &version_->run}) {
-      for (const TablePtr& t : *list) last_sequence_ = std::max(last_sequence_, t->max_sequence);
+    for (const TablePtr& t : version_->AllTables()) {
+      last_sequence_ = std::max(last_sequence_, t->max_sequence);
     }
   }
   if (!options_.read_only) RETURN_IF_ERROR(TakeOver(found, generation + 1, epoch + 1));
