@@ -1,5 +1,7 @@
 #include "tests/support/crash_rig.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <set>
 
@@ -66,6 +68,11 @@ void PutBlocks(const Recording::Command& command, uint64_t lba_bytes, uint64_t b
 }
 
 }  // namespace
+
+void KeepFreedMemory() {
+  mallopt(M_MMAP_THRESHOLD, 256 << 20);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
 
 Env FixedEnv() {
   static StoppedClock* const clock = new StoppedClock;
@@ -136,10 +143,9 @@ void RecordedStore::Close() {
   Mark(true);
 }
 void RecordedStore::Die() {
-  const size_t events = recording_->events.size(), commands = recording_->commands.size();
+  device_->set_dead(true);
   db_.reset();
-  recording_->events.resize(events);
-  recording_->commands.resize(commands);
+  device_->set_dead(false);
 }
 
 // ---- summary ----
@@ -285,7 +291,7 @@ void CrashRig::Place(const CrashImage& image) {
   }
 }
 
-absl::Status CrashRig::VisitImage(CrashImage image, const Visit& visit, uint32_t percent,
+absl::Status CrashRig::VisitImage(CrashImage image, const Visit& visit, double share,
                                   CrashCounts* counts) {
   ++counts->images;
   image.id = durable_id_;
@@ -295,7 +301,8 @@ absl::Status CrashRig::VisitImage(CrashImage image, const Visit& visit, uint32_t
   // The same bytes at a later cut: more may have been acknowledged by then.
   if (it != seen_.end() && it->second >= image.least) return absl::OkStatus();
   if (it == seen_.end()) {
-    if (Mix(image.id, 1, 1) % 100 >= percent) return absl::OkStatus();
+    const double place = static_cast<double>(Mix(image.id, 1, 1) % 1'000'000) / 1'000'000;
+    if (place >= share) return absl::OkStatus();
     ++counts->distinct;
   }
   Place(image);
@@ -309,7 +316,7 @@ absl::Status CrashRig::VisitImage(CrashImage image, const Visit& visit, uint32_t
   return absl::OkStatus();
 }
 
-absl::Status CrashRig::VisitCut(size_t events, const Visit& visit, uint32_t percent,
+absl::Status CrashRig::VisitCut(size_t events, const Visit& visit, double share,
                                 CrashCounts* counts) {
   ++counts->cuts;
   CrashImage image;
@@ -326,7 +333,7 @@ absl::Status CrashRig::VisitCut(size_t events, const Visit& visit, uint32_t perc
   const auto with = [&](std::vector<uint32_t> kept) {
     CrashImage i = image;
     i.kept = std::move(kept);
-    return VisitImage(std::move(i), visit, percent, counts);
+    return VisitImage(std::move(i), visit, share, counts);
   };
   RETURN_IF_ERROR(with({}));
   if (all.empty()) return absl::OkStatus();
@@ -350,19 +357,19 @@ absl::Status CrashRig::VisitCut(size_t events, const Visit& visit, uint32_t perc
     image.kept.assign(all.begin(), all.end() - 1);
     image.torn_begin = 0;
     image.torn_end = blocks / 2;
-    RETURN_IF_ERROR(VisitImage(image, visit, percent, counts));
+    RETURN_IF_ERROR(VisitImage(image, visit, share, counts));
     image.torn_begin = blocks / 2;
     image.torn_end = blocks;
-    RETURN_IF_ERROR(VisitImage(image, visit, percent, counts));
+    RETURN_IF_ERROR(VisitImage(image, visit, share, counts));
   }
   return absl::OkStatus();
 }
 
-absl::Status CrashRig::Run(const Visit& visit, uint32_t percent, CrashCounts* counts) {
-  RETURN_IF_ERROR(VisitCut(0, visit, percent, counts));
+absl::Status CrashRig::Run(const Visit& visit, double share, CrashCounts* counts) {
+  RETURN_IF_ERROR(VisitCut(0, visit, share, counts));
   for (size_t e = 0; e < recording_.events.size(); ++e) {
     RETURN_IF_ERROR(Happen(recording_.events[e]));
-    RETURN_IF_ERROR(VisitCut(e + 1, visit, percent, counts));
+    RETURN_IF_ERROR(VisitCut(e + 1, visit, share, counts));
   }
   return absl::OkStatus();
 }

@@ -23,6 +23,10 @@
 
 namespace ashlar {
 
+// Opening a store takes and frees megabytes: without this most of the time of a test that opens thousands goes to
+// the kernel, which gives and takes the pages.
+void KeepFreedMemory();
+
 // No threads, and a clock that stands still.
 Env FixedEnv();
 Options SmallOptions();  // 2 MiB of memory
@@ -45,7 +49,7 @@ class RecordedStore {
   void Flush();
   void MergeAll();
   void Close();
-  void Die();  // as Close, but nothing more reaches the recording: what a killed process leaves
+  void Die();  // the process is killed: what was in flight completes, and nothing follows
   DBImpl* db() { return db_.get(); }
 
  private:
@@ -99,8 +103,8 @@ class CrashRig {
   // Called with each image in place, once; returns how many commits it found there, or why it is wrong. What it
   // writes is undone.
   using Visit = std::function<absl::StatusOr<uint32_t>(const CrashImage&)>;
-  // The first error, with the image that shows it. `percent` of the images are visited.
-  absl::Status Run(const Visit& visit, uint32_t percent, CrashCounts* counts);
+  // The first error, with the image that shows it. `share` of the images are visited, 1 = all.
+  absl::Status Run(const Visit& visit, double share, CrashCounts* counts);
 
   // Makes `device` hold the image (from the same start as the constructor's device).
   void Build(const CrashImage& image, ImageDevice* device) const;
@@ -113,8 +117,8 @@ class CrashRig {
 
   absl::Status Happen(const Recording::Event& event);
   absl::Status MakeDurable(uint32_t command);
-  absl::Status VisitCut(size_t events, const Visit& visit, uint32_t percent, CrashCounts* counts);
-  absl::Status VisitImage(CrashImage image, const Visit& visit, uint32_t percent,
+  absl::Status VisitCut(size_t events, const Visit& visit, double share, CrashCounts* counts);
+  absl::Status VisitImage(CrashImage image, const Visit& visit, double share,
                           CrashCounts* counts);
   void Place(const CrashImage& image);
   uint64_t Random();

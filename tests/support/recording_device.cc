@@ -1,6 +1,8 @@
 #include "tests/support/recording_device.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <deque>
 #include <utility>
 
 #include "io/check.h"
@@ -9,12 +11,18 @@ namespace ashlar {
 
 class RecordingDevice::RecordingQueue : public io::Queue {
  public:
-  RecordingQueue(std::unique_ptr<io::Queue> below, Recording* recording, const io::Arena& arena)
-      : below_(std::move(below)), recording_(recording), arena_(arena) {}
+  RecordingQueue(std::unique_ptr<io::Queue> below, const RecordingDevice* device,
+                 const io::Arena& arena)
+      : below_(std::move(below)), device_(device), recording_(device->recording_), arena_(arena) {}
   ~RecordingQueue() override { Drain(); }
 
   void Submit(std::span<io::Request* const> requests) override {
     for (io::Request* request : requests) {
+      if (device_->dead_) {
+        request->status = {.cls = io::IoClass::kFatal, .err = EIO};
+        failed_.push_back(request);
+        continue;
+      }
       if (request->op != io::Op::kRead) {
         const uint32_t command = static_cast<uint32_t>(recording_->commands.size());
         recording_->commands.push_back(Copy(*request));
@@ -26,6 +34,11 @@ class RecordingDevice::RecordingQueue : public io::Queue {
   }
 
   size_t Poll(std::span<io::Request*> done, bool wait) override {
+    if (below_->in_flight() == 0 && !failed_.empty()) {
+      done[0] = failed_.front();
+      failed_.pop_front();
+      return 1;
+    }
     const size_t n = below_->Poll(done, wait);
     for (size_t i = 0; i < n; ++i) {
       if (done[i]->op == io::Op::kRead) continue;
@@ -39,7 +52,7 @@ class RecordingDevice::RecordingQueue : public io::Queue {
     return n;
   }
 
-  size_t in_flight() const override { return below_->in_flight(); }
+  size_t in_flight() const override { return below_->in_flight() + failed_.size(); }
   size_t depth() const override { return below_->depth(); }
 
  private:
@@ -61,8 +74,10 @@ class RecordingDevice::RecordingQueue : public io::Queue {
   }
 
   const std::unique_ptr<io::Queue> below_;
+  const RecordingDevice* const device_;
   Recording* const recording_;
   const io::Arena& arena_;
+  std::deque<io::Request*> failed_;
   std::vector<std::pair<io::Request*, uint32_t>> in_flight_;
 };
 
@@ -77,7 +92,7 @@ absl::StatusOr<std::unique_ptr<io::Queue>> RecordingDevice::OpenQueue(
   io::Device* const below[] = {below_};
   auto queue = below_->OpenQueue(below, options, arena);
   if (!queue.ok()) return queue.status();
-  return std::make_unique<RecordingQueue>(*std::move(queue), recording_, arena);
+  return std::make_unique<RecordingQueue>(*std::move(queue), this, arena);
 }
 
 }  // namespace ashlar

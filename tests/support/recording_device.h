@@ -52,10 +52,15 @@ class RecordingDevice : public io::Device {
                                                        const io::QueueOptions& options,
                                                        const io::Arena& arena) override;
 
+  // While dead, commands fail with EIO, reach nothing and are not recorded: what is left of a process that was
+  // killed may go on, and changes nothing any more. What was in flight completes.
+  void set_dead(bool dead) { dead_ = dead; }
+
  private:
   class RecordingQueue;
   io::Device* const below_;
   Recording* const recording_;
+  bool dead_ = false;
 };
 
 }  // namespace ashlar
