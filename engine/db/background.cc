@@ -41,7 +41,7 @@ bool DBImpl::BackgroundStep() {
     if (absl::IsDataLoss(status)) {
       merge_blocked_ = status;
       since_unix_ms_ = env_.clock->UnixMs();
-      Log(LogLevel::kError, absl::StrCat("merging stopped: ", status.message()));
+      unsaid_.push_back(absl::StrCat("merging stopped: ", status.message()));
       status = absl::OkStatus();
     }
   } else {
@@ -55,6 +55,7 @@ bool DBImpl::BackgroundStep() {
   ++background_turns_;
   background_busy_ = false;
   progress_.SignalAll();
+  SayErrors();
   return did;
 }
 
@@ -96,8 +97,17 @@ void DBImpl::Fail(const absl::Status& cause) {
   if (!failed_.ok()) return;
   failed_ = cause;
   since_unix_ms_ = env_.clock->UnixMs();
-  Log(LogLevel::kError, absl::StrCat("writes are refused from now on: ", cause.message()));
+  unsaid_.push_back(absl::StrCat("writes are refused from now on: ", cause.message()));
   progress_.SignalAll();
+}
+
+void DBImpl::SayErrors() {
+  if (unsaid_.empty()) return;
+  const std::vector<std::string> texts = std::move(unsaid_);
+  unsaid_.clear();
+  mutex_.Unlock();
+  for (const std::string& text : texts) Log(LogLevel::kError, text);
+  mutex_.Lock();
 }
 
 absl::Status DBImpl::Flush() {
@@ -124,9 +134,9 @@ Health DBImpl::health() const {
   Health health;
   if (!failed_.ok()) {
     health = {Health::State::kFailed, failed_, since_unix_ms_};
-  } else if (options_.read_only) {
-    health.state = Health::State::kReadOnly;
-  } else if (state_ == State::kOpen && (!full_.ok() || (was_full_ && LowOnSpace(false)))) {
+  } else if (options_.read_only || state_ != State::kOpen) {
+    health = {Health::State::kReadOnly, CheckWritable(), since_unix_ms_};
+  } else if (!full_.ok() || (was_full_ && LowOnSpace(false))) {
     health = {Health::State::kFull, FullError(), since_unix_ms_};
   } else if (!merge_blocked_.ok()) {
     health = {Health::State::kWritable, merge_blocked_, since_unix_ms_};

@@ -133,6 +133,8 @@ class DBImpl : public DB {
   absl::Status AwaitBackground() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeBackground() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { work_.SignalAll(); }
   void Fail(const absl::Status& cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the log sink what was noted for it under mutex_, which is released meanwhile.
+  void SayErrors() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool WantsMerge() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // flush_path.cc, compaction_path.cc: mutex_ is held on entry and exit, released in between.
@@ -196,6 +198,7 @@ class DBImpl : public DB {
   absl::Status merge_blocked_ ABSL_GUARDED_BY(mutex_); // damage keeps merges from going on
   int64_t since_unix_ms_ ABSL_GUARDED_BY(mutex_) = 0;
   mutable bool was_full_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::string> unsaid_ ABSL_GUARDED_BY(mutex_);  // errors the log sink is yet to be told
 
   std::optional<ExtentMap> space_ ABSL_GUARDED_BY(mutex_);
   uint32_t write_counter_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -132,6 +132,7 @@ absl::Status DBImpl::OpenStore() {
   MutexLock lock(&mutex_);
   RebuildView();
   state_ = State::kOpen;
+  since_unix_ms_ = env_.clock->UnixMs();
   return absl::OkStatus();
 }
 

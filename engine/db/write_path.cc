@@ -81,7 +81,10 @@ absl::Status DBImpl::Enqueue(Writer* writer) {
   RETURN_IF_ERROR(CheckWritable());
   writers_.push_back(writer);
   while (!writer->done && writers_.front() != writer) writer->turn.Wait(&mutex_);
-  if (!writer->done) Lead(writer);
+  if (!writer->done) {
+    Lead(writer);
+    SayErrors();
+  }
   return writer->status;
 }
 
