@@ -61,9 +61,9 @@ bool DBImpl::BackgroundStep() {
 
 void DBImpl::BackgroundThread() {
   mutex_.Lock();
-  while (state_ == State::kOpen) {
+  while (!stopping_) {
     const bool did = BackgroundStep();
-    if (state_ != State::kOpen) break;
+    if (stopping_) break;
     if (!full_.ok()) {
       work_.WaitFor(&mutex_, kFullRetryNs);
     } else if (!did) {
@@ -74,22 +74,21 @@ void DBImpl::BackgroundThread() {
 }
 
 absl::Status DBImpl::AwaitBackground() {
-  RETURN_IF_ERROR(CheckWritable());
+  RETURN_IF_ERROR(CheckNotFailed());
+  if (stopping_) return absl::FailedPreconditionError("the store is closed");
   if (background_ == nullptr) {
     while (background_busy_) progress_.Wait(&mutex_);
     if (!BackgroundStep()) {
       return absl::InternalError("the store waits for work that it does not know how to do");
     }
-    RETURN_IF_ERROR(CheckWritable());
+    RETURN_IF_ERROR(CheckNotFailed());
     return full_.ok() ? absl::OkStatus() : FullError();
   }
   if (!full_.ok()) return FullError();
   const uint64_t turns = background_turns_;
   WakeBackground();
-  while (background_turns_ == turns && failed_.ok() && state_ == State::kOpen) {
-    progress_.Wait(&mutex_);
-  }
-  RETURN_IF_ERROR(CheckWritable());
+  while (background_turns_ == turns && failed_.ok() && !stopping_) progress_.Wait(&mutex_);
+  RETURN_IF_ERROR(CheckNotFailed());
   return full_.ok() ? absl::OkStatus() : FullError();
 }
 
@@ -110,8 +109,11 @@ void DBImpl::SayErrors() {
   mutex_.Lock();
 }
 
-absl::Status DBImpl::Flush() {
+absl::Status DBImpl::Flush() { return FlushMemtable(false); }
+
+absl::Status DBImpl::FlushMemtable(bool own) {
   Writer seal{Writer::Kind::kSeal};
+  seal.own = own;
   RETURN_IF_ERROR(Enqueue(&seal));
   MutexLock lock(&mutex_);
   const MemtablePtr target = sealed_;

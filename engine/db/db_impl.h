@@ -121,11 +121,13 @@ class DBImpl : public DB {
   bool WorthReclaiming() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status FullError() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckWritable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckNotFailed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteLogState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LogThread();
 
   // background.cc
   void BackgroundThread();
+  absl::Status FlushMemtable(bool own);
   // One unit of work, if there is any: true when something was done. Releases mutex_ while it works.
   bool BackgroundStep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits until the background has got further; without threads does a step of its work. An error when it can't
@@ -191,8 +193,10 @@ class DBImpl : public DB {
   CondVar progress_;  // from the background: something was done
   CondVar log_wake_;  // for the log thread
 
+  // kClosing: no call begins any more; those that had begun, and the background, go on until stopping_.
   enum class State { kOpening, kOpen, kClosing, kClosed };
   State state_ ABSL_GUARDED_BY(mutex_) = State::kOpening;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);        // writes are refused for good
   absl::Status full_ ABSL_GUARDED_BY(mutex_);          // the device had no room for background work
   absl::Status merge_blocked_ ABSL_GUARDED_BY(mutex_); // damage keeps merges from going on

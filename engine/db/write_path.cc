@@ -66,9 +66,15 @@ absl::Status DBImpl::Sync() {
   return Enqueue(&writer);
 }
 
+// For a caller that comes now.
 absl::Status DBImpl::CheckWritable() const {
-  if (state_ == State::kClosed) return absl::FailedPreconditionError("the store is closed");
+  if (state_ != State::kOpen) return absl::FailedPreconditionError("the store is closed");
   if (options_.read_only) return absl::FailedPreconditionError("the store was opened read-only");
+  return CheckNotFailed();
+}
+
+// For one that came before Close.
+absl::Status DBImpl::CheckNotFailed() const {
   if (!failed_.ok()) {
     return absl::Status(failed_.code(), absl::StrCat("the store refuses writes since a failure: ",
                                                      failed_.message()));
@@ -78,7 +84,7 @@ absl::Status DBImpl::CheckWritable() const {
 
 absl::Status DBImpl::Enqueue(Writer* writer) {
   MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(CheckWritable());
+  RETURN_IF_ERROR(writer->own ? CheckNotFailed() : CheckWritable());
   writers_.push_back(writer);
   while (!writer->done && writers_.front() != writer) writer->turn.Wait(&mutex_);
   if (!writer->done) {
@@ -90,7 +96,7 @@ absl::Status DBImpl::Enqueue(Writer* writer) {
 
 void DBImpl::Lead(Writer* self) {
   std::vector<Writer*> group = {self};
-  absl::Status status = CheckWritable();
+  absl::Status status = CheckNotFailed();
   if (status.ok()) {
     switch (self->kind) {
       case Writer::Kind::kWrite:
@@ -118,7 +124,11 @@ void DBImpl::Lead(Writer* self) {
     w->done = true;
     if (w != self) w->turn.SignalOne();
   }
-  if (!writers_.empty()) writers_.front()->turn.SignalOne();
+  if (!writers_.empty()) {
+    writers_.front()->turn.SignalOne();
+  } else if (stopping_) {
+    progress_.SignalAll();
+  }
 }
 
 absl::Status DBImpl::LeadGroup(Writer* self, std::vector<Writer*>* group) {
@@ -183,7 +193,7 @@ bool DBImpl::RoomFor(uint64_t payload_bytes, uint64_t memtable_bytes) const {
 
 absl::Status DBImpl::MakeRoom(const WriteBatch& batch) {
   for (;;) {
-    RETURN_IF_ERROR(CheckWritable());
+    RETURN_IF_ERROR(CheckNotFailed());
     RETURN_IF_ERROR(MakeSpace(batch.only_deletes()));
     if (!merge_blocked_.ok() && version_->level0.size() >= 4 * kLevel0Stop) {
       return absl::Status(merge_blocked_.code(),
@@ -266,7 +276,7 @@ absl::Status DBImpl::FullError() const {
 // first, and answers ResourceExhausted when that was not enough.
 absl::Status DBImpl::MakeSpace(bool only_deletes) {
   while (LowOnSpace(only_deletes)) {
-    RETURN_IF_ERROR(CheckWritable());
+    RETURN_IF_ERROR(CheckNotFailed());
     FreeUnreferenced();
     if (!LowOnSpace(only_deletes)) break;
     if (!WorthReclaiming()) {
@@ -323,7 +333,7 @@ absl::Status DBImpl::LeadTimers(uint64_t now) {
 
 void DBImpl::LogThread() {
   mutex_.Lock();
-  while (state_ == State::kOpen) {
+  while (!stopping_) {
     uint64_t due = UINT64_MAX;
     if (failed_.ok()) {
       if (unsubmitted_since_ns_ != 0) due = std::min(due, unsubmitted_since_ns_ + kBufferedMaxAgeNs);
@@ -344,6 +354,7 @@ void DBImpl::LogThread() {
     mutex_.Unlock();
     Writer timers{Writer::Kind::kTimers};
     timers.now_ns = now;
+    timers.own = true;
     Enqueue(&timers).IgnoreError();  // a failure is kept in failed_
     mutex_.Lock();
   }
