@@ -81,7 +81,7 @@ void CheckImages(const char* name, Scenario& run, double share, CrashCounts* tot
   const absl::Status s = rig.Run(
       [&](const CrashImage& i) -> absl::StatusOr<uint32_t> {
         auto prefix = CheckCrashImage(image.get(), run.model, i.least, i.most, i.id);
-        if (prefix.ok() && counts.distinct % every == 0) some->emplace_back(i, *prefix);
+        if (prefix.ok() && counts.distinct % std::max<uint64_t>(1, every * g_scale / 100) == 0) some->emplace_back(i, *prefix);
         return prefix;
       },
       share * Scale(), &counts);

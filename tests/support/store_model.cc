@@ -32,6 +32,13 @@ void StoreModel::Commit(const std::vector<Change>& changes) {
     versions.push_back({commit, value});
   }
   digests_.push_back(digest);
+  last_sequences_.push_back((last_sequences_.empty() ? 0 : last_sequences_.back()) + changes.size());
+}
+
+uint32_t StoreModel::CommitsBefore(uint64_t sequence) const {
+  return static_cast<uint32_t>(
+      std::lower_bound(last_sequences_.begin(), last_sequences_.end(), sequence) -
+      last_sequences_.begin());
 }
 
 const std::string* StoreModel::At(uint32_t prefix, const std::string& key) const {

@@ -25,6 +25,8 @@ class StoreModel {
   // One more commit, whole or not at all.
   void Commit(const std::vector<Change>& changes);
   uint32_t commits() const { return static_cast<uint32_t>(digests_.size()) - 1; }
+  // How many commits have all their changes before the change with this sequence number (the first has 1).
+  uint32_t CommitsBefore(uint64_t sequence) const;
 
   // The value of a key after the first `prefix` commits; null when there is none.
   const std::string* At(uint32_t prefix, const std::string& key) const;
@@ -46,6 +48,7 @@ class StoreModel {
     std::optional<std::string> value;
   };
   std::map<std::string, std::vector<Version>> keys_;
+  std::vector<uint64_t> last_sequences_;  // of commit i
   std::vector<uint64_t> digests_;  // of the state after i commits
 };
 
