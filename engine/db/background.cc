@@ -47,8 +47,9 @@ bool DBImpl::BackgroundStep() {
   } else {
     did = false;
   }
+  // With nothing left to do, nothing waits for room any more.
+  full_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
   if (did) {
-    full_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
     if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
     FreeUnreferenced();
   }
@@ -76,7 +77,7 @@ void DBImpl::BackgroundThread() {
 absl::Status DBImpl::AwaitBackground() {
   RETURN_IF_ERROR(CheckNotFailed());
   if (stopping_) return absl::FailedPreconditionError("the store is closed");
-  if (background_ == nullptr) {
+  if (!has_threads_) {
     while (background_busy_) progress_.Wait(&mutex_);
     if (!BackgroundStep()) {
       return absl::InternalError("the store waits for work that it does not know how to do");
@@ -138,7 +139,7 @@ Health DBImpl::health() const {
     health = {Health::State::kFailed, failed_, since_unix_ms_};
   } else if (options_.read_only || state_ != State::kOpen) {
     health = {Health::State::kReadOnly, CheckWritable(), since_unix_ms_};
-  } else if (!full_.ok() || (was_full_ && LowOnSpace(false))) {
+  } else if (!full_.ok() || !log_full_.ok() || (was_full_ && LowOnSpace(false))) {
     health = {Health::State::kFull, FullError(), since_unix_ms_};
   } else if (!merge_blocked_.ok()) {
     health = {Health::State::kWritable, merge_blocked_, since_unix_ms_};

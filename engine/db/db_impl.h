@@ -122,6 +122,7 @@ class DBImpl : public DB {
   absl::Status FullError() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckWritable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckNotFailed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t LogDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteLogState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LogThread();
 
@@ -199,9 +200,10 @@ class DBImpl : public DB {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);        // writes are refused for good
   absl::Status full_ ABSL_GUARDED_BY(mutex_);          // the device had no room for background work
+  absl::Status log_full_ ABSL_GUARDED_BY(mutex_);      // nor for the last group
   absl::Status merge_blocked_ ABSL_GUARDED_BY(mutex_); // damage keeps merges from going on
   int64_t since_unix_ms_ ABSL_GUARDED_BY(mutex_) = 0;
-  mutable bool was_full_ ABSL_GUARDED_BY(mutex_) = false;
+  bool was_full_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::string> unsaid_ ABSL_GUARDED_BY(mutex_);  // errors the log sink is yet to be told
 
   std::optional<ExtentMap> space_ ABSL_GUARDED_BY(mutex_);
@@ -236,8 +238,10 @@ class DBImpl : public DB {
   uint64_t unsubmitted_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t undurable_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   bool mark_due_ ABSL_GUARDED_BY(mutex_) = false;
-  bool log_idle_ ABSL_GUARDED_BY(mutex_) = false;  // the log thread sleeps without a timer
+  uint64_t idle_seal_failed_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // the write after which sealing found no room
+  uint64_t log_sleeps_until_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: the log thread is awake
 
+  bool has_threads_ = false;  // constant once the store is open
   std::unique_ptr<Thread> background_;
   std::unique_ptr<Thread> log_thread_;
 };

@@ -91,6 +91,10 @@ absl::Status DBImpl::OpenStore() {
     for (const auto& [copy, why] : scan.damaged) {
       Log(LogLevel::kWarning, absl::StrCat("superblock copy ", copy, ": ", why));
     }
+    for (const auto& [copy, why] : scan.outdated) {
+      Log(LogLevel::kInfo, absl::StrCat("superblock copy ", copy, ": ", why,
+                                        ": an update was cut short"));
+    }
   }
   RETURN_IF_ERROR(CheckDevice(found));
   if (!options_.read_only && found.features_read_only_compatible != 0) {
@@ -110,8 +114,7 @@ absl::Status DBImpl::OpenStore() {
   Log(LogLevel::kInfo, device_->Describe());
 
   ASSIGN_OR_RETURN(ManifestState manifest,
-                   ReadManifest(io_, found.store, found.manifest, found.manifest_first_checksum,
-                                found.manifest_extents));
+                   ReadManifest(io_, found));
   for (const auto& [what, where] : manifest.damaged) {
     Log(LogLevel::kWarning, absl::StrCat(what, ": ", where, ": does not verify; the other copy does"));
   }
@@ -121,15 +124,15 @@ absl::Status DBImpl::OpenStore() {
     ASSIGN_OR_RETURN(space_, DeriveSpace(found, *manifest.version));
     version_ = manifest.version;
     last_sequence_ = version_->last_sequence;
-    for (const auto* list : {&version_->level0, &version_->run}) {
-      for (const TablePtr& t : *list) last_sequence_ = std::max(last_sequence_, t->max_sequence);
+    for (const TablePtr& t : version_->AllTables()) {
+      last_sequence_ = std::max(last_sequence_, t->max_sequence);
     }
   }
   if (!options_.read_only) RETURN_IF_ERROR(TakeOver(found, generation + 1, epoch + 1));
   RETURN_IF_ERROR(ReplayLog());
-  next_sequence_ = last_sequence_ + 1;
   if (!options_.read_only) RETURN_IF_ERROR(StartFresh());
   MutexLock lock(&mutex_);
+  next_sequence_ = last_sequence_ + 1;
   RebuildView();
   state_ = State::kOpen;
   since_unix_ms_ = env_.clock->UnixMs();
@@ -233,8 +236,10 @@ absl::Status DBImpl::StartFresh() {
 }
 
 void DBImpl::StartThreads() {
+  MutexLock lock(&mutex_);  // the threads see what is set here
   background_ = env_.executor->Start("ashlar-work", [this] { BackgroundThread(); });
   log_thread_ = env_.executor->Start("ashlar-log", [this] { LogThread(); });
+  has_threads_ = background_ != nullptr;
 }
 
 void DBImpl::StopThreads() {
@@ -284,10 +289,19 @@ absl::Status DBImpl::Close() {
       edit.last_sequence = last_sequence_;
       edit.clean = true;
       status = Install(std::move(edit));
+      if (status.ok()) {
+        // Nobody has it open: from here on the last edit is known to be durable in both copies.
+        Superblock next = superblock_;
+        ++next.generation;
+        next.predecessor = ContentChecksum(superblock_);
+        next.owner = Owner();
+        status = WriteSuperblocks(io_, next);
+      }
       if (absl::IsResourceExhausted(status)) status = absl::OkStatus();  // as after a crash: complete
-    } else if (log_->mark_is_due()) {
-      const SequenceNumber next = next_sequence_;
-      status = log_->AppendMark(next);
+    } else {
+      // Written beside Close, or no room for a table: it stays in the log, vouched for.
+      status = log_->MakeDurable();
+      if (status.ok() && log_->mark_is_due()) status = log_->AppendMark(next_sequence_);
       if (status.ok()) status = log_->MakeDurable();
     }
   }

@@ -31,7 +31,9 @@ absl::StatusOr<Sizing> ComputeSizing(uint64_t store_bytes, uint32_t extent_bytes
   s.log_buffer_bytes = memory_bytes >= (32u << 20)  ? 256u << 10
                        : memory_bytes >= (8u << 20) ? 64u << 10
                                                     : 32u << 10;
-  const uint64_t fixed = 2 * s.memtable_bytes + kReadQueues * s.lease_buffer_bytes +
+  // Beside memtables and the registered buffers: what a merge reads its inputs through.
+  const uint64_t fixed = 2 * s.memtable_bytes +
+                         (kReadQueues + kLevel0Stop + 2) * s.lease_buffer_bytes +
                          LogWriter::kBuffers * s.log_buffer_bytes;
   s.index_cache_bytes = std::min(memory_bytes / 3, memory_bytes - fixed);
 

@@ -89,6 +89,7 @@ absl::Status DBImpl::Enqueue(Writer* writer) {
   while (!writer->done && writers_.front() != writer) writer->turn.Wait(&mutex_);
   if (!writer->done) {
     Lead(writer);
+    if (!has_threads_ && !stopping_) BackgroundStep();
     SayErrors();
   }
   return writer->status;
@@ -179,7 +180,7 @@ absl::Status DBImpl::LeadGroup(Writer* self, std::vector<Writer*>* group) {
   mutex_.Lock();
   if (status.ok() && last >= first) last_sequence_ = last;
   if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
-  if (absl::IsResourceExhausted(status)) was_full_ = true;
+  log_full_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
   last_write_ns_ = env_.clock->NowNs();
   NoteLogState();
   return status;
@@ -268,7 +269,9 @@ absl::Status DBImpl::FullError() const {
                     LiveSequences().front(), " of ", last_sequence_, " and keeps what it can see");
   }
   if (pinned > 0) absl::StrAppend(&text, "; readers hold ", pinned, " freed extents");
-  if (!full_.ok()) absl::StrAppend(&text, "; below it: ", full_.message());
+  for (const absl::Status& below : {full_, log_full_}) {
+    if (!below.ok()) absl::StrAppend(&text, "; below it: ", below.message());
+  }
   return absl::ResourceExhaustedError(text);
 }
 
@@ -305,7 +308,7 @@ void DBImpl::NoteLogState() {
   unsubmitted_since_ns_ = !unsubmitted ? 0 : unsubmitted_since_ns_ != 0 ? unsubmitted_since_ns_ : now;
   undurable_since_ns_ = !undurable ? 0 : undurable_since_ns_ != 0 ? undurable_since_ns_ : now;
   mark_due_ = log_->mark_is_due();
-  if (log_idle_ && (unsubmitted || undurable || mark_due_)) log_wake_.SignalOne();
+  if (LogDue() < log_sleeps_until_ns_) log_wake_.SignalOne();
 }
 
 absl::Status DBImpl::LeadTimers(uint64_t now) {
@@ -331,32 +334,43 @@ absl::Status DBImpl::LeadTimers(uint64_t now) {
   return status;
 }
 
+// When the log thread has something to do next; UINT64_MAX: nothing.
+uint64_t DBImpl::LogDue() const {
+  uint64_t due = UINT64_MAX;
+  if (!failed_.ok()) return due;
+  if (unsubmitted_since_ns_ != 0) due = std::min(due, unsubmitted_since_ns_ + kBufferedMaxAgeNs);
+  if (undurable_since_ns_ != 0) due = std::min(due, undurable_since_ns_ + kBufferedFlushNs);
+  if (mark_due_) due = std::min(due, last_write_ns_ + kDurableMarkNs);
+  if (!memtable_->table.empty() && idle_seal_failed_ns_ != last_write_ns_) {
+    due = std::min(due, last_write_ns_ + kIdleFlushNs);
+  }
+  return due;
+}
+
 void DBImpl::LogThread() {
   mutex_.Lock();
   while (!stopping_) {
-    uint64_t due = UINT64_MAX;
-    if (failed_.ok()) {
-      if (unsubmitted_since_ns_ != 0) due = std::min(due, unsubmitted_since_ns_ + kBufferedMaxAgeNs);
-      if (undurable_since_ns_ != 0) due = std::min(due, undurable_since_ns_ + kBufferedFlushNs);
-      if (mark_due_) due = std::min(due, last_write_ns_ + kDurableMarkNs);
-    }
-    if (due == UINT64_MAX) {
-      log_idle_ = true;
-      log_wake_.Wait(&mutex_);
-      log_idle_ = false;
-      continue;
-    }
     const uint64_t now = env_.clock->NowNs();
-    if (now < due) {
-      log_wake_.WaitFor(&mutex_, due - now);
+    log_sleeps_until_ns_ = LogDue();
+    if (log_sleeps_until_ns_ == UINT64_MAX) {
+      log_wake_.Wait(&mutex_);
       continue;
     }
+    if (now < log_sleeps_until_ns_) {
+      log_wake_.WaitFor(&mutex_, log_sleeps_until_ns_ - now);
+      continue;
+    }
+    log_sleeps_until_ns_ = 0;
+    const bool idle = !memtable_->table.empty() && now >= last_write_ns_ + kIdleFlushNs;
+    const uint64_t last_write = last_write_ns_;
     mutex_.Unlock();
-    Writer timers{Writer::Kind::kTimers};
+    Writer timers{idle ? Writer::Kind::kSeal : Writer::Kind::kTimers};
     timers.now_ns = now;
     timers.own = true;
-    Enqueue(&timers).IgnoreError();  // a failure is kept in failed_
+    const absl::Status status = Enqueue(&timers);  // what is for good is kept in failed_
     mutex_.Lock();
+    // Without room for it, not again before the next write.
+    if (idle && !status.ok()) idle_seal_failed_ns_ = last_write;
   }
   mutex_.Unlock();
 }

@@ -82,16 +82,15 @@ absl::Status ManifestLog::Append(const VersionEdit& edit) {
   return Write(payload);
 }
 
-absl::StatusOr<ManifestState> ReadManifest(ExtentIo* io, const StoreId& store, WriteId id,
-                                           uint64_t first_checksum,
-                                           const std::array<std::vector<ExtentId>, 2>& copies) {
+absl::StatusOr<ManifestState> ReadManifest(ExtentIo* io, const Superblock& sb) {
+  const auto& copies = sb.manifest_extents;
   ManifestState state;
   state.version = std::make_shared<Version>();
   bool complete = false;
-  const std::vector<RecordStream> streams = {{"manifest", id, {copies[0], copies[1]}}};
+  const std::vector<RecordStream> streams = {{"manifest", sb.manifest, {copies[0], copies[1]}}};
   ReplayReport report;
   RETURN_IF_ERROR(ReplayRecords(
-      io, store, streams,
+      io, sb.store, streams,
       [&](SequenceNumber, std::string_view payload) -> absl::Status {
         VersionEdit edit;
         RETURN_IF_ERROR(DecodeEdit(payload, &edit));
@@ -101,15 +100,16 @@ absl::StatusOr<ManifestState> ReadManifest(ExtentIo* io, const StoreId& store, W
         return absl::OkStatus();
       },
       nullptr, &report));
-  if (report.records == 0 || report.first_checksum != first_checksum || !complete) {
+  if (report.records == 0 || report.first_checksum != sb.manifest_first_checksum || !complete) {
     return absl::DataLossError(
         absl::StrCat("manifest: ", io->Where(copies[0][0], 0), " and ", io->Where(copies[1][0], 0),
                      ": not the manifest that the superblock names"));
   }
   RETURN_IF_ERROR(CheckVersion(*state.version));
   for (const auto& d : report.copy_damage) {
-    // A crash between the two copies of the last edit leaves it in one: no damage.
-    if (d.last_record && !state.version->clean) continue;
+    // A crash between the two copies of the last edit leaves it in one: no damage, unless the store was closed
+    // behind it.
+    if (d.last_record && sb.owner != Owner()) continue;
     state.damaged.emplace_back(absl::StrCat("manifest copy ", d.copy), d.where);
   }
   return state;

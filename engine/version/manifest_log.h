@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/format/log_format.h"
+#include "engine/format/superblock.h"
 #include "engine/space/extent_io.h"
 #include "engine/version/version.h"
 
@@ -52,9 +53,7 @@ struct ManifestState {
   std::vector<std::pair<std::string, std::string>> damaged;
 };
 
-// Replays the manifest. DataLoss naming the place.
-absl::StatusOr<ManifestState> ReadManifest(
-    ExtentIo* io, const StoreId& store, WriteId id, uint64_t first_checksum,
-    const std::array<std::vector<ExtentId>, 2>& copies);
+// Replays the manifest that `sb` names. DataLoss naming the place.
+absl::StatusOr<ManifestState> ReadManifest(ExtentIo* io, const Superblock& sb);
 
 }  // namespace ashlar

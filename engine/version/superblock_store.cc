@@ -103,14 +103,24 @@ absl::StatusOr<SuperblockScan> ReadSuperblocks(ExtentIo* io) {
   }
   scan.current = *best;
   const uint64_t content = ContentChecksum(*best);
+  bool is_current[kSuperblockCopies];
   for (int i = 0; i < kSuperblockCopies; ++i) {
-    if (copies[i].parse == SuperblockParse::kOk && ContentChecksum(copies[i].sb) == content) continue;
-    scan.damaged.emplace_back(
-        i, copies[i].parse == SuperblockParse::kOk
-               ? absl::StrCat("generation ", copies[i].sb.generation, " instead of ",
-                              best->generation)
-           : copies[i].parse == SuperblockParse::kNotOurs ? "no signature"
-                                                           : copies[i].detail);
+    is_current[i] =
+        copies[i].parse == SuperblockParse::kOk && ContentChecksum(copies[i].sb) == content;
+  }
+  // An update writes copies 2 and 3 once 0 and 1 are durable, so 0 and 1 are never the older ones.
+  const bool second_half_begun = is_current[2] || is_current[3];
+  for (int i = 0; i < kSuperblockCopies; ++i) {
+    if (is_current[i]) continue;
+    if (copies[i].parse != SuperblockParse::kOk) {
+      scan.damaged.emplace_back(
+          i, copies[i].parse == SuperblockParse::kNotOurs ? "no signature" : copies[i].detail);
+      continue;
+    }
+    const uint64_t generation = copies[i].sb.generation;
+    auto& list = i < 2 && second_half_begun && generation <= best->generation ? scan.damaged
+                                                                              : scan.outdated;
+    list.emplace_back(i, absl::StrCat("generation ", generation, " instead of ", best->generation));
   }
   return scan;
 }

@@ -16,8 +16,10 @@ struct SuperblockScan {
   Superblock current;            // the one to use
   uint64_t highest_generation = 0;  // seen in any valid copy
   uint32_t highest_epoch = 0;
-  // What is not a valid copy of `current`: copy number and why.
+  // What is not a valid copy of `current`: copy number and why. A valid copy of another generation is damage only
+  // where no update that was cut short can have left it.
   std::vector<std::pair<int, std::string>> damaged;
+  std::vector<std::pair<int, std::string>> outdated;
 };
 
 // Reads the copies of a store of `store_bytes`, or, with 0, finds the size from the two copies at fixed places,

@@ -113,8 +113,7 @@ class Replay {
   }
 
   absl::StatusOr<bool> ParseAt(size_t s, uint64_t offset, Parsed* record) {
-    bool found = false;
-    record->elsewhere_missing = false;
+    bool found = false, missing = false;
     for (size_t c = 0; c < windows_[s].size(); ++c) {
       Window& window = windows_[s][c];
       if (offset + kRecordHeaderBytes > window.size()) return false;
@@ -133,12 +132,12 @@ class Replay {
         found = true;
       } else {
         missing_copy_ = c;
-        record->elsewhere_missing = true;
+        missing = true;
       }
     }
     if (!found && !read_error_.ok()) return read_error_;
     read_error_ = absl::OkStatus();
-    if (!found) record->elsewhere_missing = false;
+    record->elsewhere_missing = found && missing;
     return found;
   }
 

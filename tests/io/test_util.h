@@ -10,10 +10,9 @@
 #include "gtest/gtest.h"
 #include "io/arena.h"
 #include "io/device.h"
+#include "tests/support/seed.h"
 
 namespace ashlar::io {
-
-extern uint64_t g_seed;  // --seed
 
 // A request that owns its piece or range, and the calls around it for one at a time.
 struct Call {

@@ -1,0 +1,41 @@
+// main of the gtest binaries: --seed=N for the randomized tests, printed always; ASHLAR_TEST_SCALE=PERCENT thins
+// out what is enumerated, for slow builds.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/support/seed.h"
+
+namespace ashlar {
+
+uint64_t g_seed = 0;
+uint32_t g_scale = 100;
+
+}  // namespace ashlar
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  ashlar::g_seed = std::random_device{}();
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg.rfind("--seed=", 0) == 0) {
+      ashlar::g_seed = std::strtoull(arg.c_str() + 7, nullptr, 0);
+    } else {
+      std::fprintf(stderr, "unknown argument %s\n", argv[i]);
+      return 2;
+    }
+  }
+  std::printf("seed: %llu\n", static_cast<unsigned long long>(ashlar::g_seed));
+  if (const char* const scale = std::getenv("ASHLAR_TEST_SCALE"); scale != nullptr) {
+    ashlar::g_scale = static_cast<uint32_t>(std::strtoul(scale, nullptr, 10));
+    if (ashlar::g_scale < 1 || ashlar::g_scale > 100) {
+      std::fprintf(stderr, "ASHLAR_TEST_SCALE=%s: percent, 1 to 100\n", scale);
+      return 2;
+    }
+    std::printf("scale: %u %%\n", ashlar::g_scale);
+  }
+  return RUN_ALL_TESTS();
+}
