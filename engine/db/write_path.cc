@@ -89,7 +89,7 @@ absl::Status DBImpl::Enqueue(Writer* writer) {
   while (!writer->done && writers_.front() != writer) writer->turn.Wait(&mutex_);
   if (!writer->done) {
     Lead(writer);
-    if (!has_threads_) BackgroundStep();
+    if (!has_threads_ && !stopping_) BackgroundStep();
     SayErrors();
   }
   return writer->status;

@@ -117,6 +117,7 @@ class Walk {
     Model after = model_;
     for (uint64_t n = Dice(20); n > 0; --n) {
       const std::string& key = SomeKey();
+      if (batch.bytes() + key.size() + 100 > rig_->limits().batch_bytes) break;
       if (Dice(4) == 0) {
         batch.Delete(key);
         after.erase(key);
