@@ -24,7 +24,7 @@ struct MemoryDeviceOptions {
 };
 
 // Requests complete at Submit and are given back by Poll, in order. The device may be used from several
-// queues and threads; the calls below the line only while no queue is open.
+// queues and threads; the calls below the line only while nothing is in flight (LoseUnflushed: no queue open).
 class MemoryDevice : public Device {
  public:
   static absl::StatusOr<std::unique_ptr<MemoryDevice>> Create(const MemoryDeviceOptions& options);
@@ -42,10 +42,10 @@ class MemoryDevice : public Device {
   using Hook = std::function<IoStatus(const Request&, const std::byte* data)>;
   void set_hook(Hook hook);
 
-  // ---- with no queue open ----
+  // ---- with nothing in flight ----
   // Unflushed writes and deallocates, oldest first; each a whole request.
   size_t unflushed() const;
-  // A power cut: of the unflushed writes those with keep(i) reach the media, the others are lost.
+  // A power cut, with no queue open: of the unflushed writes those with keep(i) reach the media, the others are lost.
   void LoseUnflushed(const std::function<bool(size_t)>& keep);
   // The media as it is seen by reads (unflushed writes included).
   std::span<std::byte> contents();

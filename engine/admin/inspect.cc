@@ -91,19 +91,17 @@ absl::StatusOr<StoreInfo> InspectDevice(io::Device* device) {
   ASSIGN_OR_RETURN(const Sizing sizing, ComputeSizing(sb.store_bytes, sb.extent_bytes, sb.lba_bytes,
                                                       Options().memory_bytes));
   info.reserve_bytes = sizing.reserve_writes * sb.extent_bytes;
-  for (const auto* list : {&version.level0, &version.run}) {
-    for (const TablePtr& t : *list) {
-      TableInfo table;
-      table.id = t->id.raw();
-      table.level = t->level;
-      table.entries = t->entries;
-      table.bytes = t->extents.size() * uint64_t{sb.extent_bytes};
-      table.smallest = t->smallest;
-      table.largest = t->largest;
-      for (const ExtentId e : t->extents) table.extents.push_back(Raw(e));
-      info.extents_table += t->extents.size();
-      info.tables.push_back(std::move(table));
-    }
+  for (const TablePtr& t : version.AllTables()) {
+    TableInfo table;
+    table.id = t->id.raw();
+    table.level = t->level;
+    table.entries = t->entries;
+    table.bytes = t->extents.size() * uint64_t{sb.extent_bytes};
+    table.smallest = t->smallest;
+    table.largest = t->largest;
+    for (const ExtentId e : t->extents) table.extents.push_back(Raw(e));
+    info.extents_table += t->extents.size();
+    info.tables.push_back(std::move(table));
   }
   for (const auto& [id, segment] : version.segments) {
     auto& extents = info.log_segments.emplace_back();
@@ -152,15 +150,12 @@ absl::StatusOr<CheckReport> CheckDevice(io::Device* device, const Progress& prog
     add(std::move(d));
   };
   uint64_t done = 0, total = 0;
-  for (const auto* list : {&version.level0, &version.run}) {
-    for (const TablePtr& t : *list) total += t->extents.size() * uint64_t{sb.extent_bytes};
-  }
-  for (const auto* list : {&version.level0, &version.run}) {
-    for (const TablePtr& t : *list) {
-      tables.Verify(*t, sink, &report.pages_verified, &report.entries);
-      done += t->extents.size() * uint64_t{sb.extent_bytes};
-      if (progress) progress(done, total);
-    }
+  const std::vector<TablePtr> all = version.AllTables();
+  for (const TablePtr& t : all) total += t->extents.size() * uint64_t{sb.extent_bytes};
+  for (const TablePtr& t : all) {
+    tables.Verify(*t, sink, &report.pages_verified, &report.entries);
+    done += t->extents.size() * uint64_t{sb.extent_bytes};
+    if (progress) progress(done, total);
   }
 
   ReplayReport replay;

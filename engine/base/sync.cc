@@ -7,13 +7,26 @@
 
 namespace ashlar {
 
+void Mutex::LockSimulated() {
+  current_scheduler->Yield();
+  while (!mutex_.try_lock()) current_scheduler->Block(this, kForever);
+}
+
 void CondVar::Wait(Mutex* mutex) {
+  if (current_scheduler != nullptr) return WaitFor(mutex, kForever);
   std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
   cond_.wait(lock);
   lock.release();
 }
 
 void CondVar::WaitFor(Mutex* mutex, uint64_t ns) {
+  if (current_scheduler != nullptr) {
+    // Nobody runs between these two, so no signal is lost.
+    mutex->Unlock();
+    current_scheduler->Block(this, ns);
+    mutex->Lock();
+    return;
+  }
   std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
   // wait_until on the system clock: TSan of this compiler does not know pthread_cond_clockwait.
   cond_.wait_until(lock, std::chrono::system_clock::now() + std::chrono::nanoseconds(ns));

@@ -14,14 +14,35 @@
 
 namespace ashlar {
 
+// Decides which thread runs, where the threads are simulated: they hand one baton among them, so that a run
+// follows from a seed. Set for each such thread; without one (always, outside of tests) the kernel decides.
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+  // Gives the baton away until Wake(what), or until `timeout_ns` of the scheduler's own time have passed.
+  virtual void Block(const void* what, uint64_t timeout_ns) = 0;
+  // Those who are blocked on `what` may run again: all of them, or one. The caller keeps the baton.
+  virtual void Wake(const void* what, bool all) = 0;
+  // Lets others run, if the scheduler wants.
+  virtual void Yield() = 0;
+};
+inline constinit thread_local Scheduler* current_scheduler = nullptr;
+constexpr uint64_t kForever = UINT64_MAX;
+
 class ABSL_LOCKABLE Mutex {
  public:
-  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
-  void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
-  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mutex_.try_lock(); }
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
+    if (current_scheduler != nullptr) return LockSimulated();
+    mutex_.lock();
+  }
+  void Unlock() ABSL_UNLOCK_FUNCTION() {
+    mutex_.unlock();
+    if (current_scheduler != nullptr) current_scheduler->Wake(this, true);
+  }
 
  private:
   friend class CondVar;
+  void LockSimulated();
   std::mutex mutex_;
 };
 
@@ -44,10 +65,14 @@ class CondVar {
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   // At most `ns` nanoseconds.
   void WaitFor(Mutex* mutex, uint64_t ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  void SignalOne() { cond_.notify_one(); }
-  void SignalAll() { cond_.notify_all(); }
+  void SignalOne() { Signal(false); }
+  void SignalAll() { Signal(true); }
 
  private:
+  void Signal(bool all) {
+    if (current_scheduler != nullptr) return current_scheduler->Wake(this, all);
+    all ? cond_.notify_all() : cond_.notify_one();
+  }
   std::condition_variable cond_;
 };
 

@@ -41,28 +41,30 @@ bool DBImpl::BackgroundStep() {
     if (absl::IsDataLoss(status)) {
       merge_blocked_ = status;
       since_unix_ms_ = env_.clock->UnixMs();
-      Log(LogLevel::kError, absl::StrCat("merging stopped: ", status.message()));
+      unsaid_.push_back(absl::StrCat("merging stopped: ", status.message()));
       status = absl::OkStatus();
     }
   } else {
     did = false;
   }
+  // With nothing left to do, nothing waits for room any more.
+  full_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
   if (did) {
-    full_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
     if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
     FreeUnreferenced();
   }
   ++background_turns_;
   background_busy_ = false;
   progress_.SignalAll();
+  SayErrors();
   return did;
 }
 
 void DBImpl::BackgroundThread() {
   mutex_.Lock();
-  while (state_ == State::kOpen) {
+  while (!stopping_) {
     const bool did = BackgroundStep();
-    if (state_ != State::kOpen) break;
+    if (stopping_) break;
     if (!full_.ok()) {
       work_.WaitFor(&mutex_, kFullRetryNs);
     } else if (!did) {
@@ -73,22 +75,21 @@ void DBImpl::BackgroundThread() {
 }
 
 absl::Status DBImpl::AwaitBackground() {
-  RETURN_IF_ERROR(CheckWritable());
+  RETURN_IF_ERROR(CheckNotFailed());
+  if (stopping_) return absl::FailedPreconditionError("the store is closed");
   if (!has_threads_) {
     while (background_busy_) progress_.Wait(&mutex_);
     if (!BackgroundStep()) {
       return absl::InternalError("the store waits for work that it does not know how to do");
     }
-    RETURN_IF_ERROR(CheckWritable());
+    RETURN_IF_ERROR(CheckNotFailed());
     return full_.ok() ? absl::OkStatus() : FullError();
   }
   if (!full_.ok()) return FullError();
   const uint64_t turns = background_turns_;
   WakeBackground();
-  while (background_turns_ == turns && failed_.ok() && state_ == State::kOpen) {
-    progress_.Wait(&mutex_);
-  }
-  RETURN_IF_ERROR(CheckWritable());
+  while (background_turns_ == turns && failed_.ok() && !stopping_) progress_.Wait(&mutex_);
+  RETURN_IF_ERROR(CheckNotFailed());
   return full_.ok() ? absl::OkStatus() : FullError();
 }
 
@@ -96,12 +97,24 @@ void DBImpl::Fail(const absl::Status& cause) {
   if (!failed_.ok()) return;
   failed_ = cause;
   since_unix_ms_ = env_.clock->UnixMs();
-  Log(LogLevel::kError, absl::StrCat("writes are refused from now on: ", cause.message()));
+  unsaid_.push_back(absl::StrCat("writes are refused from now on: ", cause.message()));
   progress_.SignalAll();
 }
 
-absl::Status DBImpl::Flush() {
+void DBImpl::SayErrors() {
+  if (unsaid_.empty()) return;
+  const std::vector<std::string> texts = std::move(unsaid_);
+  unsaid_.clear();
+  mutex_.Unlock();
+  for (const std::string& text : texts) Log(LogLevel::kError, text);
+  mutex_.Lock();
+}
+
+absl::Status DBImpl::Flush() { return FlushMemtable(false); }
+
+absl::Status DBImpl::FlushMemtable(bool own) {
   Writer seal{Writer::Kind::kSeal};
+  seal.own = own;
   RETURN_IF_ERROR(Enqueue(&seal));
   MutexLock lock(&mutex_);
   const MemtablePtr target = sealed_;
@@ -124,9 +137,9 @@ Health DBImpl::health() const {
   Health health;
   if (!failed_.ok()) {
     health = {Health::State::kFailed, failed_, since_unix_ms_};
-  } else if (options_.read_only) {
-    health.state = Health::State::kReadOnly;
-  } else if (state_ == State::kOpen && (!full_.ok() || !log_full_.ok() || (was_full_ && LowOnSpace(false)))) {
+  } else if (options_.read_only || state_ != State::kOpen) {
+    health = {Health::State::kReadOnly, CheckWritable(), since_unix_ms_};
+  } else if (!full_.ok() || !log_full_.ok() || (was_full_ && LowOnSpace(false))) {
     health = {Health::State::kFull, FullError(), since_unix_ms_};
   } else if (!merge_blocked_.ok()) {
     health = {Health::State::kWritable, merge_blocked_, since_unix_ms_};

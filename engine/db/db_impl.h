@@ -121,11 +121,14 @@ class DBImpl : public DB {
   bool WorthReclaiming() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status FullError() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckWritable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t LogDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckNotFailed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteLogState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LogThread();
 
   // background.cc
   void BackgroundThread();
+  absl::Status FlushMemtable(bool own);
   // One unit of work, if there is any: true when something was done. Releases mutex_ while it works.
   bool BackgroundStep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits until the background has got further; without threads does a step of its work. An error when it can't
@@ -133,6 +136,8 @@ class DBImpl : public DB {
   absl::Status AwaitBackground() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeBackground() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { work_.SignalAll(); }
   void Fail(const absl::Status& cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the log sink what was noted for it under mutex_, which is released meanwhile.
+  void SayErrors() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool WantsMerge() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // flush_path.cc, compaction_path.cc: mutex_ is held on entry and exit, released in between.
@@ -189,14 +194,17 @@ class DBImpl : public DB {
   CondVar progress_;  // from the background: something was done
   CondVar log_wake_;  // for the log thread
 
+  // kClosing: no call begins any more; those that had begun, and the background, go on until stopping_.
   enum class State { kOpening, kOpen, kClosing, kClosed };
   State state_ ABSL_GUARDED_BY(mutex_) = State::kOpening;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failed_ ABSL_GUARDED_BY(mutex_);        // writes are refused for good
   absl::Status full_ ABSL_GUARDED_BY(mutex_);          // the device had no room for background work
   absl::Status log_full_ ABSL_GUARDED_BY(mutex_);      // nor for the last group
   absl::Status merge_blocked_ ABSL_GUARDED_BY(mutex_); // damage keeps merges from going on
   int64_t since_unix_ms_ ABSL_GUARDED_BY(mutex_) = 0;
   bool was_full_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::string> unsaid_ ABSL_GUARDED_BY(mutex_);  // errors the log sink is yet to be told
 
   std::optional<ExtentMap> space_ ABSL_GUARDED_BY(mutex_);
   uint32_t write_counter_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -230,7 +238,8 @@ class DBImpl : public DB {
   uint64_t unsubmitted_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t undurable_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   bool mark_due_ ABSL_GUARDED_BY(mutex_) = false;
-  bool log_idle_ ABSL_GUARDED_BY(mutex_) = false;  // the log thread sleeps without a timer
+  uint64_t idle_seal_failed_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // the write after which sealing found no room
+  uint64_t log_sleeps_until_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: the log thread is awake
 
   bool has_threads_ = false;  // constant once the store is open
   std::unique_ptr<Thread> background_;

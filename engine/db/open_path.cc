@@ -124,8 +124,8 @@ absl::Status DBImpl::OpenStore() {
     ASSIGN_OR_RETURN(space_, DeriveSpace(found, *manifest.version));
     version_ = manifest.version;
     last_sequence_ = version_->last_sequence;
-    for (const auto* list : {&version_->level0, &version_->run}) {
-      for (const TablePtr& t : *list) last_sequence_ = std::max(last_sequence_, t->max_sequence);
+    for (const TablePtr& t : version_->AllTables()) {
+      last_sequence_ = std::max(last_sequence_, t->max_sequence);
     }
   }
   if (!options_.read_only) RETURN_IF_ERROR(TakeOver(found, generation + 1, epoch + 1));
@@ -135,6 +135,7 @@ absl::Status DBImpl::OpenStore() {
   next_sequence_ = last_sequence_ + 1;
   RebuildView();
   state_ = State::kOpen;
+  since_unix_ms_ = env_.clock->UnixMs();
   return absl::OkStatus();
 }
 
@@ -242,39 +243,45 @@ void DBImpl::StartThreads() {
 }
 
 void DBImpl::StopThreads() {
+  std::unique_ptr<Thread> background, log_thread;
   {
     MutexLock lock(&mutex_);
-    state_ = State::kClosing;
+    stopping_ = true;
+    background = std::move(background_);
+    log_thread = std::move(log_thread_);
     work_.SignalAll();
     log_wake_.SignalAll();
     progress_.SignalAll();
-    // Whoever stands in the queue is turned away, or finishes what it is in the middle of.
-    while (!writers_.empty()) progress_.Wait(&mutex_);
   }
-  log_thread_.reset();
-  background_.reset();
 }
 
 absl::Status DBImpl::Close() {
   {
     MutexLock lock(&mutex_);
+    while (state_ == State::kClosing) progress_.Wait(&mutex_);
     if (state_ != State::kOpen) return absl::OkStatus();
     if (!iterators_.empty()) {
       return absl::FailedPreconditionError(absl::StrCat(
           iterators_.size(), iterators_.size() == 1 ? " iterator is" : " iterators are",
           " alive: end them before Close"));
     }
+    state_ = State::kClosing;
   }
   absl::Status status;
   if (!options_.read_only) {
-    status = Sync();
+    // Behind every writer that is there; no other comes.
+    Writer sync{Writer::Kind::kSync};
+    sync.durable = sync.own = true;
+    status = Enqueue(&sync);
     // What does not fit into a table now stays in the log, which the next open replays.
     if (status.ok()) {
-      if (absl::Status s = Flush(); !s.ok() && !absl::IsResourceExhausted(s)) status = s;
+      if (absl::Status s = FlushMemtable(true); !s.ok() && !absl::IsResourceExhausted(s)) status = s;
     }
   }
   StopThreads();
   MutexLock lock(&mutex_);
+  // After a failure some may still be on their way out.
+  while (!writers_.empty() || background_busy_) progress_.Wait(&mutex_);
   if (!options_.read_only && status.ok() && failed_.ok()) {
     if (memtable_->table.empty() && sealed_ == nullptr && !unfinished_) {
       VersionEdit edit;
@@ -300,6 +307,8 @@ absl::Status DBImpl::Close() {
   }
   if (status.ok()) status = failed_;
   state_ = State::kClosed;
+  since_unix_ms_ = env_.clock->UnixMs();
+  progress_.SignalAll();
   log_.reset();
   view_.reset();
   version_.reset();

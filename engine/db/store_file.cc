@@ -64,15 +64,13 @@ absl::StatusOr<ExtentMap> DeriveSpace(const Superblock& sb, const Version& versi
   ExtentMap map(sb.store_bytes, sb.extent_bytes);
   for (const auto& copy : sb.manifest_extents) RETURN_IF_ERROR(map.Claim(copy));
   for (const auto& [id, segment] : version.segments) RETURN_IF_ERROR(map.Claim(segment.extents));
-  for (const auto* list : {&version.level0, &version.run}) {
-    for (const TablePtr& t : *list) {
-      const uint64_t per_extent = sb.extent_bytes / kPageBytes;
-      if ((t->dropped_extents + t->extents.size()) * per_extent < t->pages) {
-        return absl::DataLossError(absl::StrCat("manifest: a table of ", t->pages, " pages with ",
-                                                t->extents.size(), " extents"));
-      }
-      RETURN_IF_ERROR(map.Claim(t->extents));
+  const uint64_t per_extent = sb.extent_bytes / kPageBytes;
+  for (const TablePtr& t : version.AllTables()) {
+    if ((t->dropped_extents + t->extents.size()) * per_extent < t->pages) {
+      return absl::DataLossError(absl::StrCat("manifest: a table of ", t->pages, " pages with ",
+                                              t->extents.size(), " extents"));
     }
+    RETURN_IF_ERROR(map.Claim(t->extents));
   }
   return map;
 }

@@ -66,9 +66,15 @@ absl::Status DBImpl::Sync() {
   return Enqueue(&writer);
 }
 
+// For a caller that comes now.
 absl::Status DBImpl::CheckWritable() const {
   if (state_ != State::kOpen) return absl::FailedPreconditionError("the store is closed");
   if (options_.read_only) return absl::FailedPreconditionError("the store was opened read-only");
+  return CheckNotFailed();
+}
+
+// For one that came before Close.
+absl::Status DBImpl::CheckNotFailed() const {
   if (!failed_.ok()) {
     return absl::Status(failed_.code(), absl::StrCat("the store refuses writes since a failure: ",
                                                      failed_.message()));
@@ -78,19 +84,20 @@ absl::Status DBImpl::CheckWritable() const {
 
 absl::Status DBImpl::Enqueue(Writer* writer) {
   MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(CheckWritable());
+  RETURN_IF_ERROR(writer->own ? CheckNotFailed() : CheckWritable());
   writers_.push_back(writer);
   while (!writer->done && writers_.front() != writer) writer->turn.Wait(&mutex_);
   if (!writer->done) {
     Lead(writer);
-    if (!has_threads_) BackgroundStep();
+    if (!has_threads_ && !stopping_) BackgroundStep();
+    SayErrors();
   }
   return writer->status;
 }
 
 void DBImpl::Lead(Writer* self) {
   std::vector<Writer*> group = {self};
-  absl::Status status = CheckWritable();
+  absl::Status status = CheckNotFailed();
   if (status.ok()) {
     switch (self->kind) {
       case Writer::Kind::kWrite:
@@ -120,7 +127,7 @@ void DBImpl::Lead(Writer* self) {
   }
   if (!writers_.empty()) {
     writers_.front()->turn.SignalOne();
-  } else if (state_ == State::kClosing) {
+  } else if (stopping_) {
     progress_.SignalAll();
   }
 }
@@ -187,7 +194,7 @@ bool DBImpl::RoomFor(uint64_t payload_bytes, uint64_t memtable_bytes) const {
 
 absl::Status DBImpl::MakeRoom(const WriteBatch& batch) {
   for (;;) {
-    RETURN_IF_ERROR(CheckWritable());
+    RETURN_IF_ERROR(CheckNotFailed());
     RETURN_IF_ERROR(MakeSpace(batch.only_deletes()));
     if (!merge_blocked_.ok() && version_->level0.size() >= 4 * kLevel0Stop) {
       return absl::Status(merge_blocked_.code(),
@@ -272,7 +279,7 @@ absl::Status DBImpl::FullError() const {
 // first, and answers ResourceExhausted when that was not enough.
 absl::Status DBImpl::MakeSpace(bool only_deletes) {
   while (LowOnSpace(only_deletes)) {
-    RETURN_IF_ERROR(CheckWritable());
+    RETURN_IF_ERROR(CheckNotFailed());
     FreeUnreferenced();
     if (!LowOnSpace(only_deletes)) break;
     if (!WorthReclaiming()) {
@@ -301,7 +308,7 @@ void DBImpl::NoteLogState() {
   unsubmitted_since_ns_ = !unsubmitted ? 0 : unsubmitted_since_ns_ != 0 ? unsubmitted_since_ns_ : now;
   undurable_since_ns_ = !undurable ? 0 : undurable_since_ns_ != 0 ? undurable_since_ns_ : now;
   mark_due_ = log_->mark_is_due();
-  if (log_idle_ && (unsubmitted || undurable || mark_due_)) log_wake_.SignalOne();
+  if (LogDue() < log_sleeps_until_ns_) log_wake_.SignalOne();
 }
 
 absl::Status DBImpl::LeadTimers(uint64_t now) {
@@ -327,31 +334,43 @@ absl::Status DBImpl::LeadTimers(uint64_t now) {
   return status;
 }
 
+// When the log thread has something to do next; UINT64_MAX: nothing.
+uint64_t DBImpl::LogDue() const {
+  uint64_t due = UINT64_MAX;
+  if (!failed_.ok()) return due;
+  if (unsubmitted_since_ns_ != 0) due = std::min(due, unsubmitted_since_ns_ + kBufferedMaxAgeNs);
+  if (undurable_since_ns_ != 0) due = std::min(due, undurable_since_ns_ + kBufferedFlushNs);
+  if (mark_due_) due = std::min(due, last_write_ns_ + kDurableMarkNs);
+  if (!memtable_->table.empty() && idle_seal_failed_ns_ != last_write_ns_) {
+    due = std::min(due, last_write_ns_ + kIdleFlushNs);
+  }
+  return due;
+}
+
 void DBImpl::LogThread() {
   mutex_.Lock();
-  while (state_ == State::kOpen) {
-    uint64_t due = UINT64_MAX;
-    if (failed_.ok()) {
-      if (unsubmitted_since_ns_ != 0) due = std::min(due, unsubmitted_since_ns_ + kBufferedMaxAgeNs);
-      if (undurable_since_ns_ != 0) due = std::min(due, undurable_since_ns_ + kBufferedFlushNs);
-      if (mark_due_) due = std::min(due, last_write_ns_ + kDurableMarkNs);
-    }
-    if (due == UINT64_MAX) {
-      log_idle_ = true;
-      log_wake_.Wait(&mutex_);
-      log_idle_ = false;
-      continue;
-    }
+  while (!stopping_) {
     const uint64_t now = env_.clock->NowNs();
-    if (now < due) {
-      log_wake_.WaitFor(&mutex_, due - now);
+    log_sleeps_until_ns_ = LogDue();
+    if (log_sleeps_until_ns_ == UINT64_MAX) {
+      log_wake_.Wait(&mutex_);
       continue;
     }
+    if (now < log_sleeps_until_ns_) {
+      log_wake_.WaitFor(&mutex_, log_sleeps_until_ns_ - now);
+      continue;
+    }
+    log_sleeps_until_ns_ = 0;
+    const bool idle = !memtable_->table.empty() && now >= last_write_ns_ + kIdleFlushNs;
+    const uint64_t last_write = last_write_ns_;
     mutex_.Unlock();
-    Writer timers{Writer::Kind::kTimers};
+    Writer timers{idle ? Writer::Kind::kSeal : Writer::Kind::kTimers};
     timers.now_ns = now;
-    Enqueue(&timers).IgnoreError();  // a failure is kept in failed_
+    timers.own = true;
+    const absl::Status status = Enqueue(&timers);  // what is for good is kept in failed_
     mutex_.Lock();
+    // Without room for it, not again before the next write.
+    if (idle && !status.ok()) idle_seal_failed_ns_ = last_write;
   }
   mutex_.Unlock();
 }

@@ -17,6 +17,7 @@ struct DBImpl::Writer {
   const Kind kind;
   const WriteBatch* batch = nullptr;
   bool durable = false;
+  bool own = false;     // the store's: taken while it closes
   uint64_t now_ns = 0;  // kTimers
   bool done = false;
   absl::Status status;

@@ -136,10 +136,11 @@ absl::Status ExtentIo::Flush(io::Queue& queue) {
   return Run(queue, commands);
 }
 
-absl::Status ExtentIo::ReadRaw(io::Queue& queue, uint64_t at, std::span<std::byte> data) {
+absl::Status ExtentIo::At(io::Op op, io::Queue& queue, uint64_t at,
+                           std::span<const std::byte> data) {
   std::vector<Command> commands(1);
   Command& c = commands[0];
-  c.request.op = io::Op::kRead;
+  c.request.op = op;
   c.request.lba = io::Lba{at / geometry().lba_bytes};
   c.request.blocks = static_cast<uint32_t>(data.size() / geometry().lba_bytes);
   c.piece = arena_->PieceOf(data.data(), static_cast<uint32_t>(data.size()));
@@ -147,15 +148,12 @@ absl::Status ExtentIo::ReadRaw(io::Queue& queue, uint64_t at, std::span<std::byt
   return Run(queue, commands);
 }
 
+absl::Status ExtentIo::ReadRaw(io::Queue& queue, uint64_t at, std::span<std::byte> data) {
+  return At(io::Op::kRead, queue, at, data);
+}
+
 absl::Status ExtentIo::WriteRaw(io::Queue& queue, uint64_t at, std::span<const std::byte> data) {
-  std::vector<Command> commands(1);
-  Command& c = commands[0];
-  c.request.op = io::Op::kWrite;
-  c.request.lba = io::Lba{at / geometry().lba_bytes};
-  c.request.blocks = static_cast<uint32_t>(data.size() / geometry().lba_bytes);
-  c.piece = arena_->PieceOf(data.data(), static_cast<uint32_t>(data.size()));
-  c.request.data = std::span<const io::Piece>(&c.piece, 1);
-  return Run(queue, commands);
+  return At(io::Op::kWrite, queue, at, data);
 }
 
 std::string ExtentIo::Where(ExtentId extent, uint32_t page_in_extent) const {

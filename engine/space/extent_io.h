@@ -82,6 +82,7 @@ class ExtentIo {
   };
   ExtentIo(io::Device* device, uint32_t extent_bytes, uint32_t buffer_bytes)
       : device_(device), extent_bytes_(extent_bytes), buffer_bytes_(buffer_bytes) {}
+  absl::Status At(io::Op op, io::Queue& queue, uint64_t at, std::span<const std::byte> data);
   absl::Status Run(io::Queue& queue, std::vector<Command>& commands);
 
   io::Device* const device_;

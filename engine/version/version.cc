@@ -17,6 +17,12 @@ absl::Status Contradiction(absl::string_view what, WriteId id) {
 
 }  // namespace
 
+std::vector<TablePtr> Version::AllTables() const {
+  std::vector<TablePtr> tables = level0;
+  tables.insert(tables.end(), run.begin(), run.end());
+  return tables;
+}
+
 const TablePtr* Version::InRun(std::string_view key) const {
   const auto it = std::lower_bound(run.begin(), run.end(), key,
                                    [](const TablePtr& t, std::string_view k) { return t->largest < k; });
@@ -98,9 +104,7 @@ absl::StatusOr<AppliedEdit> ApplyEdit(const Version& base, const VersionEdit& ed
 
 VersionEdit SnapshotOf(const Version& version) {
   VersionEdit edit;
-  for (const auto* list : {&version.level0, &version.run}) {
-    for (const TablePtr& t : *list) edit.add_tables.push_back(*t);
-  }
+  for (const TablePtr& t : version.AllTables()) edit.add_tables.push_back(*t);
   for (const auto& [id, segment] : version.segments) edit.assign_segments.push_back(segment);
   edit.last_sequence = version.last_sequence;
   edit.clean = version.clean;

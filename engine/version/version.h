@@ -25,6 +25,7 @@ struct Version {
   SequenceNumber last_sequence = 0;  // as of the last edit that said so
   bool clean = false;
 
+  std::vector<TablePtr> AllTables() const;
   // The table of the run whose bounds hold `key`, or null.
   const TablePtr* InRun(std::string_view key) const;
 };

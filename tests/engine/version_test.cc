@@ -1,0 +1,397 @@
+#include "engine/version/version.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/compaction/merge_job.h"
+#include "engine/compaction/picker.h"
+#include "engine/space/extent_map.h"
+#include "engine/version/manifest_log.h"
+#include "engine/version/superblock_store.h"
+#include "tests/engine/floor.h"
+
+namespace ashlar {
+namespace {
+
+TableMeta Table(uint32_t counter, uint8_t level, std::string smallest, std::string largest,
+                uint32_t extents = 3) {
+  TableMeta t;
+  t.id = {1, counter};
+  t.level = level;
+  for (uint32_t i = 0; i < extents; ++i) t.extents.push_back(ExtentId{counter * 100 + i});
+  t.pages = 16 * extents;
+  t.tail_pages = 2;
+  t.entries = 10;
+  t.min_sequence = counter * 100;
+  t.max_sequence = counter * 100 + 9;
+  t.smallest = std::move(smallest);
+  t.largest = std::move(largest);
+  return t;
+}
+
+std::shared_ptr<const Version> Apply(const Version& base, const VersionEdit& edit,
+                                     size_t released = 0) {
+  auto applied = ApplyEdit(base, edit);
+  EXPECT_TRUE(applied.ok()) << applied.status();
+  EXPECT_EQ(applied->released.size(), released);
+  return applied->version;
+}
+
+TEST(VersionEdits, ApplyAndRefuseWhatContradicts) {
+  Version empty;
+  VersionEdit edit;
+  edit.add_tables = {Table(1, 0, "a", "m"), Table(3, 0, "b", "z"), Table(2, 0, "c", "d"),
+                     Table(5, 1, "n", "p"), Table(4, 1, "a", "b")};
+  const auto v = Apply(empty, edit);
+  ASSERT_EQ(v->level0.size(), 3u);
+  EXPECT_EQ(v->level0[0]->id.counter, 3u);
+  EXPECT_EQ(v->level0[2]->id.counter, 1u);
+  EXPECT_EQ(v->run[0]->id.counter, 4u);
+  EXPECT_TRUE(CheckVersion(*v).ok());
+  ASSERT_NE(v->InRun("o"), nullptr);
+  EXPECT_EQ((*v->InRun("o"))->id.counter, 5u);
+  EXPECT_EQ(v->InRun("c"), nullptr);
+  EXPECT_EQ(v->InRun("q"), nullptr);
+
+  VersionEdit shorten;
+  shorten.shorten_tables.push_back({{1, 3}, 2, "k"});
+  shorten.remove_tables.push_back({1, 1});
+  const auto w = Apply(*v, shorten, 2 + 3);
+  EXPECT_EQ(w->level0[0]->smallest, "k");
+  EXPECT_EQ(w->level0[0]->extents.size(), 1u);
+  EXPECT_EQ(w->level0[0]->dropped_extents, 2u);
+  EXPECT_EQ(v->level0[0]->extents.size(), 3u);  // the old version is as it was
+
+  const auto refused = [&](const VersionEdit& bad) {
+    return absl::IsDataLoss(ApplyEdit(*w, bad).status());
+  };
+  VersionEdit bad;
+  bad.remove_tables.push_back({9, 9});
+  EXPECT_TRUE(refused(bad));
+  bad = {};
+  bad.add_tables.push_back(Table(3, 0, "a", "b"));
+  EXPECT_TRUE(refused(bad));
+  bad = {};
+  bad.shorten_tables.push_back({{1, 3}, 3, "l"});
+  EXPECT_TRUE(refused(bad));
+  bad = {};
+  bad.shorten_tables.push_back({{1, 3}, 2, "zz"});
+  EXPECT_TRUE(refused(bad));
+  bad = {};
+  bad.release_segments.push_back({1, 1});
+  EXPECT_TRUE(refused(bad));
+  bad = {};
+  bad.add_tables.push_back(Table(9, 7, "a", "b"));
+  EXPECT_TRUE(refused(bad));
+  bad = {};
+  bad.add_tables.push_back(Table(9, 1, "o", "zz"));
+  EXPECT_TRUE(absl::IsDataLoss(CheckVersion(*Apply(*w, bad))));
+}
+
+TEST(ExtentMap, AccountsForEveryExtent) {
+  ExtentMap map(64u << 20, 64u << 10);
+  EXPECT_EQ(map.total(), 1024u);
+  EXPECT_EQ(map.superblock(), 4u);
+  EXPECT_EQ(map.free(), 1020u);
+  auto some = map.Allocate(Purpose::kLog, 1020);
+  ASSERT_TRUE(some.ok());
+  EXPECT_EQ(map.free(), 0u);
+  EXPECT_TRUE(absl::IsResourceExhausted(map.Allocate(Purpose::kLog, 1).status()));
+  map.Free(*some);
+  EXPECT_EQ(map.free(), 1020u);
+  EXPECT_TRUE(map.Claim({ExtentId{7}}).ok());
+  EXPECT_TRUE(absl::IsDataLoss(map.Claim({ExtentId{7}})));
+  EXPECT_TRUE(absl::IsDataLoss(map.Claim({ExtentId{1024}})));
+  EXPECT_TRUE(absl::IsDataLoss(map.Claim({ExtentId{0}})));  // a superblock's
+  auto one = map.Allocate(Purpose::kManifest, 4), two = map.Allocate(Purpose::kManifest, 4);
+  EXPECT_GT(std::abs(static_cast<int>(Raw(one->front())) - static_cast<int>(Raw(two->front()))), 200);
+}
+
+// ---- manifest ----
+
+class ManifestTest : public testing::Test {
+ protected:
+  ManifestTest() {
+    copies_ = {floor_.Extents(4), floor_.Extents(4)};
+    EXPECT_TRUE(log_.Start(id_, copies_, Version()).ok());
+    for (uint32_t i = 1; i <= 10; ++i) {
+      VersionEdit edit;
+      edit.add_tables.push_back(Table(i, 0, "a", "b"));
+      offsets_.push_back(i);
+      EXPECT_TRUE(log_.Append(edit).ok());
+    }
+  }
+  absl::StatusOr<ManifestState> Read() {
+    Superblock sb;
+    sb.store = floor_.store;
+    sb.manifest = id_;
+    sb.manifest_first_checksum = log_.first_checksum();
+    sb.manifest_extents = copies_;
+    sb.owner.pid = 1;  // open: the last edit may have met a crash between the copies
+    return ReadManifest(floor_.io.get(), sb);
+  }
+  std::byte* Page(size_t copy, uint32_t page) {
+    return floor_.Bytes(copies_[copy][page / 16], uint64_t{page % 16} * kPageBytes);
+  }
+  Floor floor_;
+  WriteId id_{1, 77};
+  std::array<std::vector<ExtentId>, 2> copies_;
+  ManifestLog log_{floor_.io.get(), floor_.store};
+  std::vector<uint32_t> offsets_;
+};
+
+TEST_F(ManifestTest, EitherCopyOfEachRecordIsEnough) {
+  ASSERT_TRUE(Read().ok());
+  EXPECT_EQ((*Read()).version->level0.size(), 10u);
+  for (uint32_t page = 0; page < 11; ++page) {
+    // Alternately in one and in the other copy: each alone would be lost.
+    std::memset(Page(page % 2, page), 0, kPageBytes);
+  }
+  auto state = Read();
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->version->level0.size(), 10u);
+  EXPECT_EQ(state->damaged.size(), 10u);  // the last one apart
+}
+
+TEST_F(ManifestTest, LostInBothCopiesIsDamageButForTheLast) {
+  for (uint32_t page = 0; page < 11; ++page) {
+    std::vector<std::byte> kept[2];
+    for (size_t c : {0u, 1u}) {
+      kept[c].assign(Page(c, page), Page(c, page) + kPageBytes);
+      std::memset(Page(c, page), 0xff, kPageBytes);
+    }
+    auto state = Read();
+    if (page < 10) {
+      EXPECT_TRUE(absl::IsDataLoss(state.status())) << page;
+    } else {
+      ASSERT_TRUE(state.ok()) << state.status();
+      EXPECT_EQ(state->version->level0.size(), 9u);
+    }
+    for (size_t c : {0u, 1u}) std::memcpy(Page(c, page), kept[c].data(), kPageBytes);
+  }
+  ASSERT_TRUE(Read().ok());
+}
+
+TEST_F(ManifestTest, SaysWhenItIsFull) {
+  VersionEdit edit;
+  edit.last_sequence = 1;
+  absl::Status s;
+  int appended = 0;
+  while ((s = log_.Append(edit)).ok() && appended < 1000) ++appended;
+  EXPECT_TRUE(absl::IsOutOfRange(s)) << s;
+  EXPECT_GT(appended, 40);
+  EXPECT_TRUE(Read().ok());
+}
+
+// ---- superblocks ----
+
+class SuperblockTest : public testing::Test {
+ protected:
+  SuperblockTest() {
+    sb_.store = floor_.store;
+    sb_.generation = 1;
+    sb_.epoch = 1;
+    sb_.lba_bytes = 4096;
+    sb_.extent_bytes = 64u << 10;
+    sb_.store_bytes = 64u << 20;
+    sb_.manifest = {1, 1};
+    sb_.manifest_extents = {{{ExtentId{1}}, {ExtentId{500}}}};
+    EXPECT_TRUE(WriteSuperblocks(floor_.io.get(), sb_).ok());
+  }
+  Superblock Next() {
+    Superblock next = sb_;
+    next.predecessor = ContentChecksum(sb_);
+    ++next.generation;
+    return next;
+  }
+  std::byte* Copy(int copy) {
+    return floor_.device->contents().data() + SuperblockPlace(copy, sb_.store_bytes);
+  }
+  Floor floor_;
+  Superblock sb_;
+};
+
+TEST_F(SuperblockTest, AnyThreeCopiesMayBeLostButNotTheirWitness) {
+  for (int a = 0; a < 4; ++a) {
+    for (int b = 0; b < 4; ++b) {
+      std::vector<std::byte> kept[2];
+      kept[0].assign(Copy(a), Copy(a) + 512);
+      kept[1].assign(Copy(b), Copy(b) + 512);
+      Copy(a)[100] ^= std::byte{1};
+      if (b != a) Copy(b)[200] ^= std::byte{1};
+      auto scan = ReadSuperblocks(floor_.io.get());
+      ASSERT_TRUE(scan.ok()) << scan.status();
+      EXPECT_EQ(scan->damaged.size(), a == b ? 1u : 2u);
+      std::memcpy(Copy(b), kept[1].data(), 512);
+      std::memcpy(Copy(a), kept[0].data(), 512);
+    }
+  }
+  for (int c = 0; c < 3; ++c) Copy(c)[100] ^= std::byte{1};
+  EXPECT_TRUE(absl::IsDataLoss(ReadSuperblocks(floor_.io.get()).status()));
+}
+
+TEST_F(SuperblockTest, SwappedCopiesAreNotTaken) {
+  std::byte block[512];
+  std::memcpy(block, Copy(0), 512);
+  std::memcpy(Copy(0), Copy(2), 512);
+  std::memcpy(Copy(2), block, 512);
+  auto scan = ReadSuperblocks(floor_.io.get());
+  ASSERT_TRUE(scan.ok());
+  EXPECT_EQ(scan->damaged.size(), 2u);
+}
+
+// Every state that a crash may leave of an update gives the old generation or the new one.
+TEST_F(SuperblockTest, AnUpdateMayStopAnywhere) {
+  const Superblock next = Next();
+  std::byte fresh[4][512];
+  for (int c = 0; c < 4; ++c) EncodeSuperblock(next, c, fresh[c]);
+  for (int stage = 0; stage < 2; ++stage) {
+    // Stage 0: copies 0, 1 in flight. Stage 1: those are new, 2 and 3 in flight. Each old, new or torn.
+    for (int state = 0; state < 9; ++state) {
+      const int base = stage * 2;
+      std::vector<std::byte> kept[4];
+      for (int c = 0; c < 4; ++c) kept[c].assign(Copy(c), Copy(c) + 512);
+      for (int c = 0; c < base; ++c) std::memcpy(Copy(c), fresh[c], 512);
+      const int what[2] = {state % 3, state / 3};
+      for (int i = 0; i < 2; ++i) {
+        if (what[i] > 0) std::memcpy(Copy(base + i), fresh[base + i], what[i] == 1 ? 512 : 256);
+      }
+      auto scan = ReadSuperblocks(floor_.io.get());
+      ASSERT_TRUE(scan.ok()) << stage << state << scan.status();
+      if (stage == 1) EXPECT_EQ(scan->current.generation, 2u);
+      for (int c = 0; c < 4; ++c) std::memcpy(Copy(c), kept[c].data(), 512);
+    }
+  }
+}
+
+TEST_F(SuperblockTest, ForeignDevicesAreNamedAsSuch) {
+  std::memset(floor_.device->contents().data(), 0, floor_.device->contents().size());
+  EXPECT_TRUE(absl::IsFailedPrecondition(ReadSuperblocks(floor_.io.get()).status()));
+}
+
+// ---- merge ----
+
+TEST(Visibility, KeepsWhatSomeoneCanSee) {
+  VisibilityFilter none({});
+  EXPECT_TRUE(none.Keep("a", 9));
+  EXPECT_FALSE(none.Keep("a", 5));
+  EXPECT_TRUE(none.Keep("b", 3));
+  EXPECT_TRUE(none.Bottom(9));
+  VisibilityFilter some({4, 7});
+  EXPECT_TRUE(some.Keep("a", 9));
+  EXPECT_TRUE(some.Keep("a", 7));   // seen at 7
+  EXPECT_FALSE(some.Keep("a", 6));  // hidden by 7 from all
+  EXPECT_FALSE(some.Keep("a", 5));
+  EXPECT_TRUE(some.Keep("a", 4));   // seen at 4
+  EXPECT_FALSE(some.Keep("a", 2));
+  EXPECT_TRUE(some.Bottom(4));
+  EXPECT_FALSE(some.Bottom(5));
+}
+
+// Steps through a merge and compares, after each edit, what the version holds with the model.
+TEST(Merge, EveryStepLeavesTheSameContents) {
+  for (const uint32_t seed : {1u, 2u, 3u}) {
+    Floor floor;
+    std::mt19937 random(seed);
+    Version empty;
+    auto version = std::make_shared<const Version>(empty);
+    std::map<std::string, std::string> model;
+    SequenceNumber sequence = 0;
+    uint32_t counter = 0;
+    for (int round = 0; round < 3; ++round) {
+      for (int t = 0; t < 3; ++t) {
+        std::map<std::string, TestRecord> sorted;
+        for (int i = 0; i < 1500; ++i) {
+          TestRecord r{random() % 5 == 0 ? EntryKind::kDelete : EntryKind::kValue, 0,
+                       NumberedKey(random() % 4000), ""};
+          if (r.kind == EntryKind::kValue) {
+            r.value = std::string(random() % (i % 50 == 0 ? 30000 : 100), 'v') + std::to_string(i);
+          }
+          sorted[r.key] = r;
+        }
+        std::vector<TestRecord> records;
+        for (auto& [k, r] : sorted) {
+          r.sequence = ++sequence;
+          records.push_back(r);
+          if (r.kind == EntryKind::kDelete) {
+            model.erase(k);
+          } else {
+            model[k] = r.value;
+          }
+        }
+        VersionEdit edit;
+        edit.add_tables.push_back(*Build(&floor, {1, ++counter}, records));
+        version = ApplyEdit(*version, edit)->version;
+      }
+      int steps = 0;
+      while (auto plan = PickMerge(*version)) {
+        MergeInput input;
+        input.io = floor.io.get();
+        input.tables = floor.tables.get();
+        input.store = floor.store;
+        input.id = {1, ++counter};
+        input.output_bytes = 200u << 10;
+        input.extents = floor.Source();
+        std::vector<ExtentId> taken;
+        auto edit = RunMergeStep(*plan, input, &taken);
+        ASSERT_TRUE(edit.ok()) << edit.status();
+        auto applied = ApplyEdit(*version, *edit);
+        ASSERT_TRUE(applied.ok()) << applied.status();
+        version = applied->version;
+        ASSERT_TRUE(CheckVersion(*version).ok());
+        ASSERT_LT(++steps, 100);
+        // Newest first: level 0, then the run.
+        for (int probe = 0; probe < 60; ++probe) {
+          const std::string key = NumberedKey(random() % 4000);
+          std::string value;
+          TableReader::Found found = TableReader::Found::kNo;
+          for (const TablePtr& t : version->level0) {
+            found = *floor.tables->Get(*t, key, UINT64_MAX, &value);
+            if (found != TableReader::Found::kNo) break;
+          }
+          const TablePtr* in_run = version->InRun(key);
+          if (found == TableReader::Found::kNo && in_run != nullptr) {
+            found = *floor.tables->Get(**in_run, key, UINT64_MAX, &value);
+          }
+          const auto expected = model.find(key);
+          ASSERT_EQ(found == TableReader::Found::kValue, expected != model.end()) << key;
+          if (expected != model.end()) ASSERT_EQ(value, expected->second);
+        }
+      }
+      EXPECT_GT(steps, 1);
+      EXPECT_TRUE(version->level0.empty());
+      uint64_t live = 0;
+      for (const TablePtr& t : version->run) {
+        uint64_t pages = 0;
+        floor.tables->Verify(*t, [](const std::string&, const absl::Status& s) {
+          ADD_FAILURE() << s;
+        }, &pages, &live);
+      }
+      EXPECT_EQ(live, model.size());  // deletes and old versions are gone at the bottom
+    }
+  }
+}
+
+// An input that can't be read ends the step with its error: nothing is decided, nothing dropped.
+TEST(Merge, DamagedInputStopsTheStep) {
+  Floor floor;
+  std::vector<TestRecord> records;
+  for (int i = 0; i < 3000; ++i) records.push_back({EntryKind::kValue, 1, NumberedKey(i), "value"});
+  VersionEdit edit;
+  edit.add_tables.push_back(*Build(&floor, {1, 1}, records));
+  auto version = ApplyEdit(Version(), edit)->version;
+  *floor.Bytes(edit.add_tables[0].extents[0], 5 * kPageBytes + 99) ^= std::byte{1};
+  MergeInput input;
+  input.io = floor.io.get();
+  input.tables = floor.tables.get();
+  input.store = floor.store;
+  input.id = {1, 2};
+  input.output_bytes = 1u << 20;
+  input.extents = floor.Source();
+  std::vector<ExtentId> taken;
+  auto result = RunMergeStep(*PickMerge(*version), input, &taken);
+  EXPECT_TRUE(absl::IsDataLoss(result.status())) << result.status();
+  EXPECT_FALSE(taken.empty());
+}
+
+}  // namespace
+}  // namespace ashlar
