@@ -84,8 +84,9 @@ class Replay {
         offset = record.header.position.offset + RecordBytes(record.header.payload_bytes);
         continue;
       }
-      // The stream ends here, or the chain does: it goes on if the next stream's first record says so.
-      if (s + 1 < streams_.size()) {
+      // The stream ends here, or the chain does: it goes on if the next stream's first record says so. With
+      // nothing read yet there is no chain: what a later stream holds lies behind a hole.
+      if (chain_ && s + 1 < streams_.size()) {
         ASSIGN_OR_RETURN(found, Next(s + 1, 0, &record));
         if (found) {
           ++s;

@@ -271,6 +271,13 @@ TEST(Simulation, RandomCallersSurvivePowerCuts) {
   EXPECT_TRUE(sums.cuts > 0 || seeds == 0);
 }
 
+// Seeds that failed once.
+TEST(Simulation, OldFailures) {
+  Sums sums;
+  // The first log segment was lost whole, and the second replayed behind the hole.
+  RunSeed(2136053070, &sums);
+}
+
 TEST(Simulation, TheSameSeedRunsTheSameWay) {
   Sums first, second;
   for (uint64_t i = 0; i < 5; ++i) {
