@@ -152,7 +152,10 @@ class DBImpl : public DB {
   // install.cc
   // Makes `edit` durable and current. Kept for another try when it returns ResourceExhausted.
   absl::Status Install(VersionEdit edit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A new manifest that begins with `version`, and a superblock that names it. After ResourceExhausted to be called
+  // again with the same version before anything else changes it.
   absl::Status RollManifest(const Version& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status StartManifest(const Version& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetVersion(std::shared_ptr<const Version> version, std::vector<ExtentId> released)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FreeUnreferenced() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -186,6 +189,11 @@ class DBImpl : public DB {
 
   // ---- the background's ----
   std::unique_ptr<ManifestLog> manifest_;
+  struct Roll {
+    Superblock superblock;
+    std::unique_ptr<ManifestLog> manifest;
+  };
+  std::optional<Roll> roll_;         // a manifest whose superblock is not written yet
   bool manifest_must_roll_ = false;  // a write to it failed: nothing may be appended
   Superblock superblock_;
 

@@ -65,7 +65,7 @@ absl::Status DBImpl::Install(VersionEdit edit) {
   return absl::OkStatus();
 }
 
-absl::Status DBImpl::RollManifest(const Version& version) {
+absl::Status DBImpl::StartManifest(const Version& version) {
   FreeUnreferenced();
   const uint64_t bytes = ManifestLog::WantedBytes(version, superblock_.lba_bytes);
   const uint32_t want = static_cast<uint32_t>(std::clamp<uint64_t>(
@@ -83,30 +83,33 @@ absl::Status DBImpl::RollManifest(const Version& version) {
   next.manifest = NextWriteId();
   mutex_.Unlock();
   auto manifest = std::make_unique<ManifestLog>(io_, next.store);
-  absl::Status status = manifest->Start(next.manifest, copies, version);
-  const bool started = status.ok();
-  if (started) {
-    next.generation = superblock_.generation + 1;
-    next.predecessor = ContentChecksum(superblock_);
-    next.manifest_first_checksum = manifest->first_checksum();
-    next.manifest_extents = copies;
-    status = WriteSuperblocks(io_, next);
-  }
+  const absl::Status status = manifest->Start(next.manifest, copies, version);
   mutex_.Lock();
-  if (!started) {
+  if (!status.ok()) {
     for (const auto& copy : copies) space_->Free(copy);
     // A snapshot that fits no manifest is a store that can't go on.
     return absl::IsOutOfRange(status) ? absl::InternalError(status.message()) : status;
   }
-  if (!status.ok()) {
-    // Which superblock holds is not known: neither manifest's extents may be touched.
-    return absl::IsResourceExhausted(status)
-               ? absl::InternalError(absl::StrCat("superblock: ", status.message()))
-               : status;
-  }
+  next.generation = superblock_.generation + 1;
+  next.predecessor = ContentChecksum(superblock_);
+  next.manifest_first_checksum = manifest->first_checksum();
+  next.manifest_extents = copies;
+  roll_ = Roll{next, std::move(manifest)};
+  return absl::OkStatus();
+}
+
+absl::Status DBImpl::RollManifest(const Version& version) {
+  if (!roll_) RETURN_IF_ERROR(StartManifest(version));
+  mutex_.Unlock();
+  const absl::Status status = WriteSuperblocks(io_, roll_->superblock);
+  mutex_.Lock();
+  // After an error it is not known which superblock holds: neither manifest's extents may be touched. When there
+  // was no room for it, the same one is written again.
+  RETURN_IF_ERROR(status);
   for (const auto& copy : superblock_.manifest_extents) space_->Free(copy);
-  superblock_ = next;
-  manifest_ = std::move(manifest);
+  superblock_ = roll_->superblock;
+  manifest_ = std::move(roll_->manifest);
+  roll_.reset();
   return absl::OkStatus();
 }
 

@@ -133,7 +133,9 @@ absl::Status ExtentIo::Flush(io::Queue& queue) {
   if (!geometry().volatile_cache) return absl::OkStatus();
   std::vector<Command> commands(1);
   commands[0].request.op = io::Op::kFlush;
-  return Run(queue, commands);
+  const absl::Status status = Run(queue, commands);
+  // Whatever it lacked: writes that were answered before may be gone. That can't be tried again.
+  return absl::IsResourceExhausted(status) ? absl::InternalError(status.message()) : status;
 }
 
 absl::Status ExtentIo::At(io::Op op, io::Queue& queue, uint64_t at,

@@ -50,6 +50,7 @@ class ExtentIo {
                     std::span<std::byte> data);
   absl::Status Write(io::Queue& queue, std::span<const ExtentId> extents, uint64_t offset,
                      std::span<const std::byte> data, bool fua);
+  // Never ResourceExhausted: a flush that fails for lack of space may have lost what was written before it.
   absl::Status Flush(io::Queue& queue);
   // The same at a byte offset of the device, for superblocks.
   absl::Status ReadRaw(io::Queue& queue, uint64_t at, std::span<std::byte> data);

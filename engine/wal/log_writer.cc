@@ -54,6 +54,8 @@ uint64_t LogWriter::MaxPayload(uint64_t segment_bytes, uint32_t buffer_bytes, ui
 
 absl::Status LogWriter::StartSegment(const SegmentMeta& segment) {
   RETURN_IF_ERROR(SubmitBuffer(false));
+  // The old segment's extents are freed once its memtable is a table: nothing may still be on its way there, and
+  // nothing may have to be repeated.
   RETURN_IF_ERROR(Collect(Wait::kAll));
   segment_ = segment;
   seed_ = StreamSeed(store_, segment.id);

@@ -30,8 +30,8 @@ class LogWriter {
             std::span<std::byte> memory);
   ~LogWriter();
 
-  // Hands over what is buffered, waits until no write to the old segment is in flight (it will be given up, and
-  // something else written there), and goes on in `segment`, whose extents a durable edit has assigned.
+  // Waits until the device has all that was appended, and goes on in `segment`, whose extents a durable edit has
+  // assigned.
   absl::Status StartSegment(const SegmentMeta& segment);
   WriteId segment() const { return segment_.id; }
 
