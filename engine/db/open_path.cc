@@ -106,7 +106,7 @@ absl::Status DBImpl::OpenStore() {
   const uint64_t log_memory = uint64_t{LogWriter::kBuffers} * sizing_.log_buffer_bytes;
   ASSIGN_OR_RETURN(files_->io,
                    ExtentIo::Create(device_, found.extent_bytes, kReadQueues,
-                                    sizing_.lease_buffer_bytes, log_memory));
+                                    sizing_.lease_buffer_bytes, log_memory, found.lba_bytes));
   files_->cache = std::make_unique<IndexCache>(sizing_.index_cache_bytes);
   files_->tables = std::make_unique<TableReader>(files_->io.get(), files_->cache.get(), found.store);
   io_ = files_->io.get();
