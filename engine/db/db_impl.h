@@ -100,6 +100,7 @@ class DBImpl : public DB {
   absl::Status OpenStore();
   absl::Status CheckDevice(const Superblock& sb) const;
   absl::Status ReplayLog();
+  absl::Status SizeToSpace();
   absl::Status TakeOver(const Superblock& found, uint64_t generation, uint32_t epoch);
   absl::Status StartFresh();
   void StartThreads();
