@@ -3,7 +3,7 @@
 
 PACKAGES_BUILD="g++ cmake ninja-build pkg-config ccache liburing-dev libabsl-dev libxxhash-dev
   libblkid-dev libcli11-dev nlohmann-json3-dev"
-PACKAGES_TESTS="libgtest-dev libgmock-dev clang libclang-rt-14-dev e2fsprogs fdisk mount util-linux
+PACKAGES_TESTS="libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-14-dev e2fsprogs fdisk mount util-linux
   bsdutils perl-base"
 
 # as_root COMMAND...

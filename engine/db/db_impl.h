@@ -100,7 +100,6 @@ class DBImpl : public DB {
   absl::Status OpenStore();
   absl::Status CheckDevice(const Superblock& sb) const;
   absl::Status ReplayLog();
-  absl::Status SizeToSpace();
   absl::Status TakeOver(const Superblock& found, uint64_t generation, uint32_t epoch);
   absl::Status StartFresh();
   void StartThreads();
@@ -122,8 +121,8 @@ class DBImpl : public DB {
   bool WorthReclaiming() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status FullError() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckWritable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckNotFailed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t LogDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckNotFailed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteLogState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LogThread();
 

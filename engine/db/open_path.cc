@@ -128,10 +128,7 @@ absl::Status DBImpl::OpenStore() {
       last_sequence_ = std::max(last_sequence_, t->max_sequence);
     }
   }
-  if (!options_.read_only) {
-    RETURN_IF_ERROR(SizeToSpace());
-    RETURN_IF_ERROR(TakeOver(found, generation + 1, epoch + 1));
-  }
+  if (!options_.read_only) RETURN_IF_ERROR(TakeOver(found, generation + 1, epoch + 1));
   RETURN_IF_ERROR(ReplayLog());
   if (!options_.read_only) RETURN_IF_ERROR(StartFresh());
   MutexLock lock(&mutex_);
@@ -139,23 +136,6 @@ absl::Status DBImpl::OpenStore() {
   RebuildView();
   state_ = State::kOpen;
   since_unix_ms_ = env_.clock->UnixMs();
-  return absl::OkStatus();
-}
-
-// A store that is fuller than this much memory would have let it become: smaller memtables, and less in reserve.
-absl::Status DBImpl::SizeToSpace() {
-  const uint64_t wanted = sizing_.memtable_bytes;
-  {
-    MutexLock lock(&mutex_);
-    uint64_t free = space_->free();
-    for (const auto& [id, segment] : version_->segments) free += segment.extents.size();
-    ASSIGN_OR_RETURN(sizing_, ComputeSizing(superblock_.store_bytes, superblock_.extent_bytes,
-                                            superblock_.lba_bytes, options_.memory_bytes, free));
-  }
-  if (sizing_.memtable_bytes < wanted) {
-    Log(LogLevel::kWarning, absl::StrCat("the store is nearly full: memtables of ",
-                                         sizing_.memtable_bytes, " bytes instead of ", wanted));
-  }
   return absl::OkStatus();
 }
 

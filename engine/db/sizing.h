@@ -23,11 +23,8 @@ struct Sizing {
   uint64_t reserve_writes = 0;
 };
 
-// ResourceExhausted when memory_bytes is under the minimum. Memtables, and the reserve with them, stay as small as
-// `free_extents` asks, down to those of a store with the least memory: a store filled with little memory opens with
-// much.
+// ResourceExhausted when memory_bytes is under the minimum.
 absl::StatusOr<Sizing> ComputeSizing(uint64_t store_bytes, uint32_t extent_bytes,
-                                     uint32_t lba_bytes, uint64_t memory_bytes,
-                                     uint64_t free_extents = UINT64_MAX);
+                                     uint32_t lba_bytes, uint64_t memory_bytes);
 
 }  // namespace ashlar

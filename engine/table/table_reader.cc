@@ -266,7 +266,9 @@ class TableIterator : public InternalIterator {
         valid_ = true;
         return;
       }
-      if (!Passes(s) || !SkipDamage()) return;
+      if (!Passes(s)) return;
+      ++page_;
+      if (!SkipDamage()) return;
     }
   }
 
@@ -280,9 +282,9 @@ class TableIterator : public InternalIterator {
     return true;
   }
 
-  // To the next page behind page_ in which a record starts; damaged ones are reported.
+  // To the next page from page_ on in which a record starts; damaged ones are reported.
   bool SkipDamage() {
-    for (++page_; page_ < end_; ++page_) {
+    for (; page_ < end_; ++page_) {
       const std::byte* bytes;
       PageHeader header;
       const absl::Status s = pages_.Page(page_, 0, end_, &bytes, &header);

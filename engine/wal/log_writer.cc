@@ -181,6 +181,7 @@ absl::Status LogWriter::AppendRecord(RecordHeader* header, std::span<const std::
   previous_checksum_ = header->checksum;
   unvouched_ = header->kind == RecordKind::kData;
   used_ += bytes;
+  tail_ = end();
   return absl::OkStatus();
 }
 
@@ -213,7 +214,7 @@ absl::Status LogWriter::MakeDurable() {
   RETURN_IF_ERROR(broken_);
   if (all_durable()) return absl::OkStatus();
   const io::Geometry& geometry = io_->geometry();
-  const LogPosition target = {segment_.id.raw(), start_ + RoundUp(used_, lba_bytes_)};
+  const LogPosition target = tail_;
   RETURN_IF_ERROR(RepeatFull());
   const bool fua = geometry.volatile_cache && geometry.native_fua && !dirty_;
   RETURN_IF_ERROR(SubmitBuffer(fua));

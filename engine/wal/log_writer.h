@@ -52,7 +52,7 @@ class LogWriter {
   absl::Status MakeDurable();
 
   uint64_t unsubmitted_bytes() const { return used_; }
-  bool all_durable() const { return durable_ == end(); }
+  bool all_durable() const { return durable_ == tail_; }
   // Whether a mark would vouch for a group that nothing vouches for yet.
   bool mark_is_due() const { return unvouched_ && all_durable(); }
 
@@ -88,7 +88,8 @@ class LogWriter {
   uint64_t start_ = 0;  // offset in the segment of the current buffer's first byte
   uint32_t used_ = 0;   // bytes in the current buffer
   uint64_t previous_checksum_ = 0;
-  LogPosition durable_;
+  LogPosition tail_;     // behind the last record appended
+  LogPosition durable_;  // the tail as of the last time everything was durable
   bool unvouched_ = false;  // a group was appended since the last mark
   bool dirty_ = false;   // writes without FUA since the last flush
   absl::Status broken_;

@@ -78,16 +78,16 @@ class Replay {
     while (s < streams_.size()) {
       report_->end = {streams_[s].id.raw(), offset};
       Parsed record;
-      ASSIGN_OR_RETURN(bool found, Next(s, &offset, &record));
+      ASSIGN_OR_RETURN(bool found, Next(s, offset, &record));
       if (found) {
         RETURN_IF_ERROR(Accept(s, record));
         offset = record.header.position.offset + RecordBytes(record.header.payload_bytes);
         continue;
       }
-      // The stream ends here, or the chain does: it goes on if the next stream's first record says so.
-      if (s + 1 < streams_.size()) {
-        uint64_t first = 0;
-        ASSIGN_OR_RETURN(found, Next(s + 1, &first, &record));
+      // The stream ends here, or the chain does: it goes on if the next stream's first record says so. With
+      // nothing read yet there is no chain: what a later stream holds lies behind a hole.
+      if (chain_ && s + 1 < streams_.size()) {
+        ASSIGN_OR_RETURN(found, Next(s + 1, 0, &record));
         if (found) {
           ++s;
           offset = 0;
@@ -101,13 +101,12 @@ class Replay {
   }
 
  private:
-  // The chain's next record in stream s: at *offset, or at the next LBA when what is in between is padding.
-  absl::StatusOr<bool> Next(size_t s, uint64_t* offset, Parsed* record) {
-    ASSIGN_OR_RETURN(bool found, ParseAt(s, *offset, record));
+  // The chain's next record in stream s: at `offset`, or at the next LBA when what is in between is padding.
+  absl::StatusOr<bool> Next(size_t s, uint64_t offset, Parsed* record) {
+    ASSIGN_OR_RETURN(bool found, ParseAt(s, offset, record));
     const uint64_t lba = io_->geometry().lba_bytes;
-    if (!found && *offset % lba != 0) {
-      *offset = (*offset + lba - 1) / lba * lba;
-      ASSIGN_OR_RETURN(found, ParseAt(s, *offset, record));
+    if (!found && offset % lba != 0) {
+      ASSIGN_OR_RETURN(found, ParseAt(s, (offset + lba - 1) / lba * lba, record));
     }
     return found && (!chain_ || record->header.previous_checksum == *chain_);
   }
@@ -183,7 +182,7 @@ class Replay {
         ASSIGN_OR_RETURN(const bool found, ParseAt(t, at, &record));
         if (found && (t != *s || at >= *offset) && record.header.durable > end) {
           const absl::Status why = absl::DataLossError(
-              absl::StrCat(streams_[*s].name, ": ", WhereIs(*s, 0, *offset),
+              absl::StrCat(streams_[*s].name, ": ", WhereIs(*s, 0, BehindPadding(*s, *offset)),
                            ": a record that had been made durable does not verify"));
           if (damage_ == nullptr) return why;
           damage_(streams_[*s].name, why);
@@ -198,6 +197,17 @@ class Replay {
       }
     }
     return false;
+  }
+
+  // Where the record that is missing at `offset` lies: there, or behind zeros in the next LBA.
+  uint64_t BehindPadding(size_t s, uint64_t offset) {
+    const uint64_t lba = io_->geometry().lba_bytes;
+    const uint64_t padding = (lba - offset % lba) % lba;
+    const auto bytes = windows_[s].front().At(offset);
+    if (!bytes.ok() || bytes->size() < padding) return offset;
+    const bool zero = std::all_of(bytes->begin(), bytes->begin() + static_cast<ptrdiff_t>(padding),
+                                  [](std::byte b) { return b == std::byte{0}; });
+    return zero ? offset + padding : offset;
   }
 
   std::string WhereIs(size_t s, size_t copy, uint64_t offset) const {

@@ -81,12 +81,15 @@ void CheckImages(const char* name, Scenario& run, double share, CrashCounts* tot
   const absl::Status s = rig.Run(
       [&](const CrashImage& i) -> absl::StatusOr<uint32_t> {
         auto prefix = CheckCrashImage(image.get(), run.model, i.least, i.most, i.id);
-        if (prefix.ok() && counts.distinct % every == 0) some->emplace_back(i, *prefix);
+        if (prefix.ok() && counts.distinct % std::max<uint64_t>(1, every * g_scale / 100) == 0)
+          some->emplace_back(i, *prefix);
         return prefix;
       },
-      share * Scale(), &counts);
+      share* Scale(), &counts);
+  const RecordingSummary summary = Summarise(run.recording, FixedStoreId(), kStoreBytes);
   std::printf("crash %s: %s; %u commits; %s\n", name, counts.Text().c_str(), run.model.commits(),
-              Summarise(run.recording, FixedStoreId(), kStoreBytes).Text().c_str());
+              summary.Text().c_str());
+  EXPECT_EQ(summary.released_in_flight, 0u);
   ASSERT_TRUE(s.ok()) << s;
   // The rig's idea of what is durable is the device's.
   run.device->LoseUnflushed([](size_t) { return false; });
@@ -127,7 +130,8 @@ void CheckRecoveries(const char* name, const Scenario& run, double share,
   *total += counts;
 }
 
-// Single puts, most of them acknowledged as durable, over few keys; flushes, an open and close in between.
+// Single puts, most of them acknowledged as durable, over few keys; flushes, an open and close in
+// between.
 void SmallPuts(RecordedStore& store) {
   store.Open();
   uint64_t n = 0;
@@ -146,8 +150,8 @@ void SmallPuts(RecordedStore& store) {
   store.Close();
 }
 
-// Batches of puts and deletes, larger than the log's buffers now and then, most of them buffered, without FUA and
-// with small blocks; the process is killed in between.
+// Batches of puts and deletes, larger than the log's buffers now and then, most of them buffered,
+// without FUA and with small blocks; the process is killed in between.
 void Batches(RecordedStore& store) {
   store.Open();
   uint64_t n = 0;
@@ -181,11 +185,14 @@ void LargeValues(RecordedStore& store) {
   uint64_t n = 0;
   for (int round = 0; round < 60; ++round) {
     for (int i = 0; i < 3; ++i, ++n) {
-      const size_t size = n % 4 == 0 ? limit - n % 64 : n % 4 == 1 ? 5000 + 37 * n : 60000 + n * 331 % 70000;
+      const size_t size = n % 4 == 0   ? limit - n % 64
+                          : n % 4 == 1 ? 5000 + 37 * n
+                                       : 60000 + n * 331 % 70000;
       store.Put(Key(n * 5 % 23), Bytes(std::min(size, limit), n),
                 n % 6 == 4 ? Durability::kBuffered : Durability::kDurable);
     }
-    if (round % 9 == 8) store.Write({{Key(round % 23), std::nullopt}, {Key(3), "small"}}, Durability::kDurable);
+    if (round % 9 == 8)
+      store.Write({{Key(round % 23), std::nullopt}, {Key(3), "small"}}, Durability::kDurable);
   }
   store.MergeAll();
   store.Close();

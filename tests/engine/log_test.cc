@@ -171,6 +171,23 @@ TEST_P(LogTest, ALostTailOfASegmentEndsTheLogThere) {
   EXPECT_EQ(o.payloads[0].second, "durable");
 }
 
+// Nothing in the first segment reached the media, all of the second did: it lies behind a hole.
+TEST_P(LogTest, ALostSegmentEndsTheLogBeforeTheNext) {
+  ASSERT_TRUE(Add("lost").ok());
+  ASSERT_TRUE(log_->StartSegment(segments_[1]).ok());
+  ASSERT_TRUE(Add("kept, but behind a hole").ok());
+  ASSERT_TRUE(log_->Submit().ok());
+  log_.reset();
+  floor_.tables.reset();
+  floor_.io.reset();
+  ASSERT_EQ(floor_.device->unflushed(), 2u);
+  floor_.device->LoseUnflushed([](size_t i) { return i == 1; });
+  floor_.io = *ExtentIo::Create(floor_.device.get(), 64u << 10, 4, kBuffer, 0);
+  const Outcome o = Replay();
+  ASSERT_TRUE(o.status.ok()) << o.status;
+  EXPECT_TRUE(o.payloads.empty());
+}
+
 TEST_P(LogTest, FullIsRepeatedAndNothingIsLost) {
   bool full = false;
   floor_.device->set_hook([&](const io::Request& r, const std::byte*) {

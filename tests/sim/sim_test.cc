@@ -242,7 +242,8 @@ void RunSeed(uint64_t seed, Sums* sums) {
     sums->commands += run.commands();
     sums->cuts += run.died();
     sums->trace = sums->trace * 31 + run.trace();
-    if (run.died()) {
+    // Sometimes only the process died: what the device still holds in its cache may be lost later.
+    if (run.died() && random() % 3 != 0) {
       const uint64_t luck = random() % 4;
       media->LoseUnflushed([&](size_t) { return luck == 0 ? false : luck == 1 || random() % 2 == 0; });
     }
@@ -268,6 +269,13 @@ TEST(Simulation, RandomCallersSurvivePowerCuts) {
               static_cast<unsigned long long>(sums.writes),
               static_cast<unsigned long long>(sums.commands));
   EXPECT_TRUE(sums.cuts > 0 || seeds == 0);
+}
+
+// Seeds that failed once.
+TEST(Simulation, OldFailures) {
+  Sums sums;
+  // The first log segment was lost whole, and the second replayed behind the hole.
+  RunSeed(2136053070, &sums);
 }
 
 TEST(Simulation, TheSameSeedRunsTheSameWay) {

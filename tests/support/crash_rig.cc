@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -60,8 +61,8 @@ void PutBlocks(const Recording::Command& command, uint64_t lba_bytes, uint64_t b
     const uint64_t from = std::clamp(begin, first, first + blocks) - first;
     const uint64_t to = std::clamp(end, first, first + blocks) - first;
     if (from < to) {
-      put(s.at + from * lba_bytes, std::span(s.bytes).subspan(from * lba_bytes,
-                                                              (to - from) * lba_bytes));
+      put(s.at + from * lba_bytes,
+          std::span(s.bytes).subspan(from * lba_bytes, (to - from) * lba_bytes));
     }
     first += blocks;
   }
@@ -172,7 +173,13 @@ RecordingSummary Summarise(const Recording& recording, const StoreId& store, uin
     manifests.insert(sb.manifest.raw());
   }
   std::set<std::pair<uint64_t, uint64_t>> places;  // an edit is written twice
-  for (const Recording::Command& c : recording.commands) {
+  std::map<uint32_t, WriteId> in_flight;           // log writes
+  for (const Recording::Event& event : recording.events) {
+    if (event.kind == Recording::Event::Kind::kGivenBack) {
+      in_flight.erase(event.command);
+      continue;
+    }
+    const Recording::Command& c = recording.commands[event.command];
     if (c.op != io::Op::kWrite) continue;
     const auto& bytes = c.stretches[0].bytes;
     if (bytes.size() < kRecordHeaderBytes) continue;
@@ -186,6 +193,7 @@ RecordingSummary Summarise(const Recording& recording, const StoreId& store, uin
     }
     if (manifests.count(position.stream) == 0) {
       ++summary.log_writes;
+      in_flight[event.command] = WriteId::FromRaw(position.stream);
       continue;
     }
     VersionEdit edit;
@@ -198,6 +206,10 @@ RecordingSummary Summarise(const Recording& recording, const StoreId& store, uin
       continue;
     }
     ++summary.edits;
+    for (const auto& [command, segment] : in_flight) {
+      const auto& released = edit.release_segments;
+      summary.released_in_flight += std::count(released.begin(), released.end(), segment);
+    }
     bool level0 = false, level1 = !edit.remove_tables.empty() || !edit.shorten_tables.empty();
     for (const TableMeta& t : edit.add_tables) (t.level == 0 ? level0 : level1) = true;
     summary.flushes += level0;
@@ -210,11 +222,11 @@ RecordingSummary Summarise(const Recording& recording, const StoreId& store, uin
 // ---- images ----
 
 std::string CrashImage::Text() const {
-  return absl::StrCat("cut after ", events, " events (", least, " to ", most, " commits), kept [",
-                      absl::StrJoin(kept, " "), "]",
-                      torn ? absl::StrCat(", command ", *torn, " torn to LBAs ", torn_begin, " to ",
-                                          torn_end)
-                           : "");
+  return absl::StrCat(
+      "cut after ", events, " events (", least, " to ", most, " commits), kept [",
+      absl::StrJoin(kept, " "), "]",
+      torn ? absl::StrCat(", command ", *torn, " torn to LBAs ", torn_begin, " to ", torn_end)
+           : "");
 }
 
 CrashCounts& CrashCounts::operator+=(const CrashCounts& o) {
@@ -261,8 +273,8 @@ absl::Status CrashRig::Happen(const Recording::Event& event) {
     return absl::OkStatus();
   }
   if (submitted) {
-    // The store never writes a block twice before the first write is durable: of two such writes the older can
-    // come out over the newer.
+    // The store never writes a block twice before the first write is durable: of two such writes
+    // the older can come out over the newer.
     for (const Unflushed& u : unflushed_) {
       if (!Overlap(recording_.commands[u.command], c)) continue;
       return absl::InternalError(absl::StrCat(

@@ -1,6 +1,7 @@
-// A device in memory whose changes can be undone: one arena serves thousands of images of a store, each made by a
-// few writes over a base and taken back afterwards. Commands complete at Submit and are given back by Poll, in
-// order; there is no cache to lose: what is durable is for the RecordingDevice above it to say. One thread.
+// A device in memory whose changes can be undone: one arena serves thousands of images of a store,
+// each made by a few writes over a base and taken back afterwards. Commands complete at Submit and
+// are given back by Poll, in order; there is no cache to lose: what is durable is for the
+// RecordingDevice above it to say. One thread.
 #pragma once
 
 #include <cstdint>

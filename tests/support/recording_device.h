@@ -1,5 +1,5 @@
-// Passes everything on to the device below and keeps what passed: each command that changes something, with its
-// bytes, and when it was given back. One thread.
+// Passes everything on to the device below and keeps what passed: each command that changes
+// something, with its bytes, and when it was given back. One thread.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct Recording {
     enum class Kind { kSubmitted, kGivenBack } kind;
     uint32_t command;
   };
-  // What a workload knows after the first `events` events: commits [0, started) have been begun, and
-  // [0, durable) were acknowledged as durable.
+  // What a workload knows after the first `events` events: commits [0, started) have been begun,
+  // and [0, durable) were acknowledged as durable.
   struct Marker {
     size_t events = 0;
     uint32_t started = 0;
@@ -52,8 +52,8 @@ class RecordingDevice : public io::Device {
                                                        const io::QueueOptions& options,
                                                        const io::Arena& arena) override;
 
-  // While dead, commands fail with EIO, reach nothing and are not recorded: what is left of a process that was
-  // killed may go on, and changes nothing any more. What was in flight completes.
+  // While dead, commands fail with EIO, reach nothing and are not recorded: what is left of a
+  // process that was killed may go on, and changes nothing any more. What was in flight completes.
   void set_dead(bool dead) { dead_ = dead; }
 
  private:

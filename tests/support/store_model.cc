@@ -32,14 +32,21 @@ void StoreModel::Commit(const std::vector<Change>& changes) {
     versions.push_back({commit, value});
   }
   digests_.push_back(digest);
+  last_sequences_.push_back((last_sequences_.empty() ? 0 : last_sequences_.back()) +
+                            changes.size());
+}
+
+uint32_t StoreModel::CommitsBefore(uint64_t sequence) const {
+  return static_cast<uint32_t>(
+      std::lower_bound(last_sequences_.begin(), last_sequences_.end(), sequence) -
+      last_sequences_.begin());
 }
 
 const std::string* StoreModel::At(uint32_t prefix, const std::string& key) const {
   const auto it = keys_.find(key);
   if (it == keys_.end()) return nullptr;
-  const auto after =
-      std::upper_bound(it->second.begin(), it->second.end(), prefix,
-                       [](uint32_t p, const Version& v) { return p < v.commit; });
+  const auto after = std::upper_bound(it->second.begin(), it->second.end(), prefix,
+                                      [](uint32_t p, const Version& v) { return p < v.commit; });
   if (after == it->second.begin()) return nullptr;
   const Version& v = *(after - 1);
   return v.value ? &*v.value : nullptr;
@@ -68,8 +75,8 @@ absl::StatusOr<uint32_t> StoreModel::Match(
     std::string last;
     for (it->SeekToFirst(); it->Valid(); it->Next(), ++pairs) {
       if (pairs > 0 && it->key() <= last) {
-        return absl::DataLossError(absl::StrCat("key ", absl::CHexEscape(std::string(it->key())), " after ",
-                                                absl::CHexEscape(last)));
+        return absl::DataLossError(absl::StrCat("key ", absl::CHexEscape(std::string(it->key())),
+                                                " after ", absl::CHexEscape(last)));
       }
       last.assign(it->key());
       digest += PairDigest(it->key(), it->value());
@@ -85,7 +92,8 @@ absl::StatusOr<uint32_t> StoreModel::Match(
       if (digests_[p] == digest) elsewhere = absl::StrCat("the state after ", p);
     }
     return absl::DataLossError(absl::StrCat("a state of ", pairs, " pairs, which is ", elsewhere,
-                                            "; wanted one after ", least, " to ", most, " commits"));
+                                            "; wanted one after ", least, " to ", most,
+                                            " commits"));
   }
   --prefix;
 
@@ -104,8 +112,9 @@ absl::StatusOr<uint32_t> StoreModel::Match(
     const absl::Status s = db->Get(ReadOptions(), key, &value);
     if (want == nullptr ? !absl::IsNotFound(s) : !s.ok() || value.view() != *want) {
       return absl::DataLossError(absl::StrCat(
-          "Get of ", absl::CHexEscape(key), " after ", prefix, " commits: ",
-          s.ok() ? absl::StrCat("a value of ", value.size(), " bytes") : s.ToString(), " instead of ",
+          "Get of ", absl::CHexEscape(key), " after ", prefix,
+          " commits: ", s.ok() ? absl::StrCat("a value of ", value.size(), " bytes") : s.ToString(),
+          " instead of ",
           want == nullptr ? "nothing" : absl::StrCat("one of ", want->size(), " bytes")));
     }
   }

@@ -1,5 +1,5 @@
-// What a store must hold: the commits in order, and the state after each prefix of them. And the comparison of an
-// open store with it.
+// What a store must hold: the commits in order, and the state after each prefix of them. And the
+// comparison of an open store with it.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,9 @@ class StoreModel {
   // One more commit, whole or not at all.
   void Commit(const std::vector<Change>& changes);
   uint32_t commits() const { return static_cast<uint32_t>(digests_.size()) - 1; }
+  // How many commits have all their changes before the change with this sequence number (the first
+  // has 1).
+  uint32_t CommitsBefore(uint64_t sequence) const;
 
   // The value of a key after the first `prefix` commits; null when there is none.
   const std::string* At(uint32_t prefix, const std::string& key) const;
@@ -33,9 +36,10 @@ class StoreModel {
   // The state after `prefix` commits.
   std::map<std::string, const std::string*> State(uint32_t prefix) const;
 
-  // The longest prefix of [least, most] commits whose state `db` shows, whole: by a walk over it, and some Gets
-  // (which ones `salt` chooses) of keys that are there, that were, and that never were. DataLoss saying what was
-  // found when there is no such prefix. `extra` are pairs beside the model's.
+  // The longest prefix of [least, most] commits whose state `db` shows, whole: by a walk over it,
+  // and some Gets (which ones `salt` chooses) of keys that are there, that were, and that never
+  // were. DataLoss saying what was found when there is no such prefix. `extra` are pairs beside the
+  // model's.
   absl::StatusOr<uint32_t> Match(
       DB* db, uint32_t least, uint32_t most, uint64_t salt,
       const std::vector<std::pair<std::string, std::string>>& extra) const;
@@ -46,7 +50,8 @@ class StoreModel {
     std::optional<std::string> value;
   };
   std::map<std::string, std::vector<Version>> keys_;
-  std::vector<uint64_t> digests_;  // of the state after i commits
+  std::vector<uint64_t> last_sequences_;  // of commit i
+  std::vector<uint64_t> digests_;         // of the state after i commits
 };
 
 }  // namespace ashlar

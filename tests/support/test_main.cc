@@ -1,5 +1,5 @@
-// main of the gtest binaries: --seed=N for the randomized tests, printed always; ASHLAR_TEST_SCALE=PERCENT thins
-// out what is enumerated, for slow builds.
+// main of the gtest binaries: --seed=N for the randomized tests, printed always;
+// ASHLAR_TEST_SCALE=PERCENT thins out what is enumerated, for slow builds.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
