@@ -1,8 +1,10 @@
-// One step of a merge: reads level 0 and the run from the plan's smallest key on, writes one table of the run,
+// One step of a merge: reads level 0 and the run from the plan's smallest key on (or, to drop what no reader needs any
+// more, tables of the run alone), writes one table of the run,
 // and says in one edit what that makes of the inputs: those passed are removed, the others shortened from the
 // front. Knows extents and the write id as arguments only; does not install anything.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +26,8 @@ class VisibilityFilter {
 
   // Whether this entry can be seen by someone: it is the newest of its key, or the newest at a snapshot.
   bool Keep(std::string_view key, SequenceNumber sequence);
+  // The snapshot that the last entry was kept for, when it was not for being the newest.
+  std::optional<SequenceNumber> kept_for() const { return kept_for_; }
   // Whether nobody can see behind this entry: then a delete at the bottom of the store has done its work.
   bool Bottom(SequenceNumber sequence) const {
     return snapshots_.empty() || snapshots_.front() >= sequence;
@@ -34,6 +38,7 @@ class VisibilityFilter {
   bool first_ = true;
   std::string key_;
   SequenceNumber newer_ = 0;
+  std::optional<SequenceNumber> kept_for_;
 };
 
 struct MergeInput {

@@ -19,4 +19,18 @@ std::optional<MergePlan> PickMerge(const Version& version) {
   return plan;
 }
 
+std::optional<MergePlan> PickRewrite(const Version& version,
+                                     const std::vector<SequenceNumber>& readers) {
+  for (const TablePtr& t : version.run) {
+    if (!t->kept && t->tombstones == 0) continue;
+    // Without `kept` they were there before the store was opened.
+    const auto reader = std::lower_bound(readers.begin(), readers.end(), t->kept_from);
+    if (t->kept && reader != readers.end() && *reader <= t->kept_to) continue;
+    MergePlan plan;
+    plan.run = {t};
+    return plan;
+  }
+  return std::nullopt;
+}
+
 }  // namespace ashlar

@@ -17,4 +17,9 @@ struct MergePlan {
 // The next step's inputs; nothing when level 0 is empty. How far the step goes is the job's to see.
 std::optional<MergePlan> PickMerge(const Version& version);
 
+// A table of the run that holds what was kept for readers of whom none is left; `readers` ascending. Nothing: there
+// is none.
+std::optional<MergePlan> PickRewrite(const Version& version,
+                                     const std::vector<SequenceNumber>& readers);
+
 }  // namespace ashlar

@@ -2,7 +2,7 @@
 // a merge) and does one unit of it. Without threads the same unit is done by whoever would wait for it.
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/compaction/merge_job.h"
+#include "engine/compaction/picker.h"
 #include "engine/db/db_impl.h"
 #include "engine/db/writer.h"
 
@@ -14,7 +14,8 @@ constexpr uint64_t kFullRetryNs = 1'000'000'000;
 }  // namespace
 
 bool DBImpl::WantsMerge() const {
-  if (!merge_blocked_.ok() || version_->level0.empty()) return false;
+  if (!merge_blocked_.ok()) return false;
+  if (version_->level0.empty()) return reclaiming_ && PickRewrite(*version_, LiveSequences());
   return reclaiming_ || merge_all_ || version_->level0.size() >= kLevel0Merge;
 }
 

@@ -8,7 +8,8 @@
 namespace ashlar {
 
 absl::Status DBImpl::MergeStep() {
-  const std::optional<MergePlan> plan = PickMerge(*version_);
+  std::optional<MergePlan> plan = PickMerge(*version_);
+  if (!plan) plan = PickRewrite(*version_, LiveSequences());
   CHECK(plan);
   MergeInput input;
   input.io = io_;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/compaction/picker.h"
 #include "engine/db/db_impl.h"
 #include "engine/db/writer.h"
 #include "engine/format/entry.h"
@@ -246,6 +247,7 @@ bool DBImpl::LowOnSpace(bool only_deletes) const {
 bool DBImpl::WorthReclaiming() const {
   if (!merge_blocked_.ok()) return false;
   if (!version_->level0.empty() || sealed_ != nullptr) return true;
+  if (PickRewrite(*version_, LiveSequences())) return true;
   uint64_t entries = 0, bytes = 0;
   for (const TablePtr& t : version_->run) {
     entries += t->entries;

@@ -25,6 +25,10 @@ struct TableMeta {
   uint64_t footer_checksum = 0;
   uint64_t entries = 0;           // as written
   uint64_t tombstones = 0;        // as written
+  // Not stored. In the run: the range of sequence numbers whose readers were what tombstones and older versions
+  // were kept for; `kept` whether there were any. A store that was opened again has no such readers.
+  bool kept = false;
+  SequenceNumber kept_from = 0, kept_to = 0;
   uint64_t record_bytes = 0;      // keys and values, as written
   SequenceNumber min_sequence = 0, max_sequence = 0;
   // Bounds of the keys it serves, both inclusive. Shortening raises `smallest` to the key that follows the
