@@ -1,5 +1,6 @@
-// What the parts of a call cost in CPU time, without a device: checksums, memtable, table lookup, and whole puts and
-// gets on the memory device. Shows which part is worth making faster; says nothing of a drive.
+// What the parts of a call cost in CPU time, without a device: checksums, memtable, table lookup,
+// and whole puts and gets on the memory device. Shows which part is worth making faster; says
+// nothing of a drive.
 #include <benchmark/benchmark.h>
 
 #include <memory>

@@ -1,5 +1,5 @@
-// The registered memory: one reservation, made at open, from which every buffer that meets a device is
-// cut. Rings register it once, in pieces of kPieceBytes. Immutable after Create; any thread.
+// The registered memory: one reservation, made at open, from which every buffer that meets a device
+// is cut. Rings register it once, in pieces of kPieceBytes. Immutable after Create; any thread.
 #pragma once
 
 #include <cstddef>

@@ -26,7 +26,8 @@ enum class IoClass : uint8_t {
   kUnknown,  // reset, removal, cancelled, deadline passed: outcome not known
 };
 
-// Eight bytes, so that a hot path carries it by value. An absl::Status is made above it, by ToStatus.
+// Eight bytes, so that a hot path carries it by value. An absl::Status is made above it, by
+// ToStatus.
 struct IoStatus {
   IoClass cls = IoClass::kOk;
   uint8_t reserved = 0;
@@ -54,8 +55,8 @@ enum RequestFlags : uint8_t {
   kBackground = 2,  // may be held back in favour of others
 };
 
-// One operation. Its owner keeps it, its buffer and its ranges unchanged and in place from Submit until
-// Poll or Drain gives it back; also after an error, also after a deadline.
+// One operation. Its owner keeps it, its buffer and its ranges unchanged and in place from Submit
+// until Poll or Drain gives it back; also after an error, also after a deadline.
 struct Request {
   Op op = Op::kRead;
   uint8_t flags = 0;
@@ -63,8 +64,9 @@ struct Request {
   uint16_t placement = 0;  // FDP handle or write-life hint, 0 = none; ignored where there is none
   Lba lba{};
   uint32_t blocks = 0;
-  std::span<const Piece> data;  // read, write: one piece of blocks * lba_bytes, aligned to lba_bytes
-  std::span<const Piece> metadata;  // empty: no protection information yet
+  std::span<const Piece>
+      data;  // read, write: one piece of blocks * lba_bytes, aligned to lba_bytes
+  std::span<const Piece> metadata;   // empty: no protection information yet
   std::span<const LbaRange> ranges;  // deallocate: what to give back
   uint64_t cookie = 0;               // the owner's
   uint64_t deadline_ns = 0;          // 0 = none
@@ -83,24 +85,24 @@ struct Identity {
 
 // Fixed for the life of an open device.
 struct Geometry {
-  uint32_t lba_bytes = 512;       // 512 or 4096
-  uint32_t metadata_bytes = 0;    // 0 on everything supported today
-  uint64_t capacity_blocks = 0;   // in lba_bytes
+  uint32_t lba_bytes = 512;         // 512 or 4096
+  uint32_t metadata_bytes = 0;      // 0 on everything supported today
+  uint64_t capacity_blocks = 0;     // in lba_bytes
   uint32_t max_transfer_bytes = 0;  // one command; larger requests are split by the queue
   uint32_t max_segments = 0;
-  bool volatile_cache = true;     // a completed write needs a flush or FUA to be durable
-  bool native_fua = false;        // a kFua write is one trip; otherwise it is a write and a flush
-  uint32_t atomic_bytes = 0;      // power-fail atomic write, 0 = one LBA
+  bool volatile_cache = true;  // a completed write needs a flush or FUA to be durable
+  bool native_fua = false;     // a kFua write is one trip; otherwise it is a write and a flush
+  uint32_t atomic_bytes = 0;   // power-fail atomic write, 0 = one LBA
   uint32_t atomic_boundary_bytes = 0;
   uint32_t preferred_write_bytes = 4096;
   uint32_t discard_grain_bytes = 0;  // 0 = no deallocate
   uint32_t discard_max_ranges = 1;
   uint64_t discard_max_bytes = 0;
-  uint8_t dlfeat = 0;             // read-back after deallocate: 0 unknown, 1 zeros, 2 ones
+  uint8_t dlfeat = 0;  // read-back after deallocate: 0 unknown, 1 zeros, 2 ones
   uint16_t poll_queues = 0;
   uint16_t placement_handles = 0;
   int32_t numa_node = -1;
-  bool direct = true;             // false: the page cache is in between (a file without O_DIRECT)
+  bool direct = true;  // false: the page cache is in between (a file without O_DIRECT)
   Identity identity;
 
   uint64_t capacity_bytes() const { return capacity_blocks * lba_bytes; }

@@ -1,4 +1,5 @@
-// format: nothing is written before everything that speaks against it was looked at, and the signature last.
+// format: nothing is written before everything that speaks against it was looked at, and the
+// signature last.
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,7 +45,8 @@ std::vector<std::pair<uint64_t, uint64_t>> TellingPlaces(uint64_t capacity, uint
 
 absl::StatusOr<bool> AllZero(ExtentIo* io) {
   ExtentIo::Lease lease = io->Acquire();
-  for (auto [at, bytes] : TellingPlaces(io->geometry().capacity_bytes(), io->geometry().lba_bytes)) {
+  for (auto [at, bytes] :
+       TellingPlaces(io->geometry().capacity_bytes(), io->geometry().lba_bytes)) {
     while (bytes > 0) {
       const uint64_t n = std::min<uint64_t>(bytes, lease.buffer_bytes());
       RETURN_IF_ERROR(io->ReadRaw(lease.queue(), at, {lease.buffer(), n}));
@@ -62,7 +64,8 @@ absl::StatusOr<bool> AllZero(ExtentIo* io) {
 absl::Status ZeroPlaces(ExtentIo* io) {
   ExtentIo::Lease lease = io->Acquire();
   std::memset(lease.buffer(), 0, lease.buffer_bytes());
-  for (auto [at, bytes] : TellingPlaces(io->geometry().capacity_bytes(), io->geometry().lba_bytes)) {
+  for (auto [at, bytes] :
+       TellingPlaces(io->geometry().capacity_bytes(), io->geometry().lba_bytes)) {
     while (bytes > 0) {
       const uint64_t n = std::min<uint64_t>(bytes, lease.buffer_bytes());
       RETURN_IF_ERROR(io->WriteRaw(lease.queue(), at, {lease.buffer(), n}));
@@ -114,9 +117,8 @@ absl::Status FormatDevice(io::Device* device, uint32_t extent_bytes, const Store
   const io::Geometry& g = device->geometry();
   const uint64_t capacity = g.capacity_bytes();
   if (capacity < kMinStoreBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the device has ", capacity,
-                                                   " bytes; a store needs at least ",
-                                                   kMinStoreBytes));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the device has ", capacity, " bytes; a store needs at least ", kMinStoreBytes));
   }
   if (extent_bytes == 0) extent_bytes = DefaultExtentBytes(capacity);
   if (extent_bytes < kMinExtentBytes || extent_bytes > kMaxExtentBytes ||
@@ -151,9 +153,9 @@ absl::Status FormatDevice(io::Device* device, uint32_t extent_bytes, const Store
   empty.clean = true;
   for (auto& copy : sb.manifest_extents) {
     const uint64_t bytes = ManifestLog::WantedBytes(empty, g.lba_bytes);
-    ASSIGN_OR_RETURN(copy, map.Allocate(Purpose::kManifest,
-                                        static_cast<uint32_t>((bytes + extent_bytes - 1) /
-                                                              extent_bytes)));
+    ASSIGN_OR_RETURN(
+        copy, map.Allocate(Purpose::kManifest,
+                           static_cast<uint32_t>((bytes + extent_bytes - 1) / extent_bytes)));
   }
   ManifestLog manifest(io.get(), id);
   RETURN_IF_ERROR(manifest.Start(sb.manifest, sb.manifest_extents, empty));
@@ -174,8 +176,8 @@ absl::StatusOr<std::string> FormatStore(const std::string& path, const FormatOpt
           absl::StrCat(path, ": no such device or file; give a size to make a file"));
     }
     if (options.file_bytes < kMinStoreBytes) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          options.file_bytes, " bytes; a store needs at least ", kMinStoreBytes));
+      return absl::InvalidArgumentError(
+          absl::StrCat(options.file_bytes, " bytes; a store needs at least ", kMinStoreBytes));
     }
     RETURN_IF_ERROR(io::CreateSparseFile(path, options.file_bytes));
   }

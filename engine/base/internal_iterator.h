@@ -1,5 +1,6 @@
-// The one stream of entries inside the engine: ascending by key, for equal keys newest first. Memtables and
-// tables give it; merges, the store's iterator and flush take it. One thread at a time.
+// The one stream of entries inside the engine: ascending by key, for equal keys newest first.
+// Memtables and tables give it; merges, the store's iterator and flush take it. One thread at a
+// time.
 #pragma once
 
 #include <string_view>
@@ -24,8 +25,8 @@ class InternalIterator {
   virtual std::string_view value() const = 0;
   virtual SequenceNumber sequence() const = 0;
   virtual EntryKind kind() const = 0;
-  // Not OK: the stream failed where it stands and is not Valid(). Whoever consumes a stream to its end must
-  // look here: an end is an end only when this is OK.
+  // Not OK: the stream failed where it stands and is not Valid(). Whoever consumes a stream to its
+  // end must look here: an end is an end only when this is OK.
   virtual absl::Status status() const = 0;
 };
 

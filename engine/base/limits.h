@@ -8,10 +8,11 @@ namespace ashlar {
 
 constexpr uint32_t kPageBytes = 4096;  // unit of checksums; every supported LBA size divides it
 
-constexpr size_t kMaxKeyBytes = 4096;             // a fence or manifest bound stays small
-constexpr size_t kMaxValueBytes = 16u << 20;      // and at most store / 64
-constexpr size_t kMaxBatchBytes = 64u << 20;      // and at most half a memtable
-constexpr uint64_t kMinStoreBytes = 64ull << 20;  // below it the reserves would be most of the store
+constexpr size_t kMaxKeyBytes = 4096;         // a fence or manifest bound stays small
+constexpr size_t kMaxValueBytes = 16u << 20;  // and at most store / 64
+constexpr size_t kMaxBatchBytes = 64u << 20;  // and at most half a memtable
+constexpr uint64_t kMinStoreBytes = 64ull
+                                    << 20;  // below it the reserves would be most of the store
 constexpr uint64_t kMinMemoryBytes = 2ull << 20;
 
 constexpr uint32_t kMinExtentBytes = 64u << 10;
@@ -19,11 +20,12 @@ constexpr uint32_t kMaxExtentBytes = 16u << 20;
 constexpr uint64_t kMaxExtents = 1ull << 31;  // ExtentId is 32 bits; room for sentinels
 
 constexpr int kSuperblockCopies = 4;
-constexpr uint32_t kSuperblockBytes = 512;  // at most one LBA of any device: written whole or not at all
+constexpr uint32_t kSuperblockBytes =
+    512;  // at most one LBA of any device: written whole or not at all
 constexpr uint32_t kManifestExtentsMax = 16;  // a copy; bounded by what fits into the superblock
 
-// Level 0 tables that start a merge, and that hold writes back until one step is done. Readers look at every
-// level 0 table, so the stop bounds what a Get costs.
+// Level 0 tables that start a merge, and that hold writes back until one step is done. Readers look
+// at every level 0 table, so the stop bounds what a Get costs.
 constexpr int kLevel0Merge = 4;
 constexpr int kLevel0Stop = 12;
 

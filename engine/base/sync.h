@@ -1,25 +1,26 @@
-// Mutex, CondVar, Thread, Clock, Executor: the only place that names std::mutex and std::thread, so that one
-// build can own every wait. Annotated for clang's -Wthread-safety.
+// Mutex, CondVar, Thread, Clock, Executor: the only place that names std::mutex and std::thread, so
+// that one build can own every wait. Annotated for clang's -Wthread-safety.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
-
-#include <condition_variable>
 #include <mutex>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 
 namespace ashlar {
 
-// Decides which thread runs, where the threads are simulated: they hand one baton among them, so that a run
-// follows from a seed. Set for each such thread; without one (always, outside of tests) the kernel decides.
+// Decides which thread runs, where the threads are simulated: they hand one baton among them, so
+// that a run follows from a seed. Set for each such thread; without one (always, outside of tests)
+// the kernel decides.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
-  // Gives the baton away until Wake(what), or until `timeout_ns` of the scheduler's own time have passed.
+  // Gives the baton away until Wake(what), or until `timeout_ns` of the scheduler's own time have
+  // passed.
   virtual void Block(const void* what, uint64_t timeout_ns) = 0;
   // Those who are blocked on `what` may run again: all of them, or one. The caller keeps the baton.
   virtual void Wake(const void* what, bool all) = 0;
@@ -85,16 +86,16 @@ class Thread {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual uint64_t NowNs() = 0;    // monotonic
-  virtual int64_t UnixMs() = 0;    // for people; orders nothing
+  virtual uint64_t NowNs() = 0;  // monotonic
+  virtual int64_t UnixMs() = 0;  // for people; orders nothing
   virtual void SleepNs(uint64_t ns) = 0;
 };
 
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Starts a thread, or returns null: then the store does its background work inside the calls that would
-  // wait for it, and everything happens in the caller's thread.
+  // Starts a thread, or returns null: then the store does its background work inside the calls that
+  // would wait for it, and everything happens in the caller's thread.
   virtual std::unique_ptr<Thread> Start(const std::string& name, std::function<void()> body) = 0;
 };
 

@@ -15,8 +15,9 @@ using SequenceNumber = uint64_t;
 enum class ExtentId : uint32_t {};
 constexpr uint32_t Raw(ExtentId id) { return static_cast<uint32_t>(id); }
 
-// What one writing of a table, segment or manifest is called: the epoch of the open that wrote it and a
-// counter within that epoch. Never used twice in the life of a store; table and segment ids are write ids.
+// What one writing of a table, segment or manifest is called: the epoch of the open that wrote it
+// and a counter within that epoch. Never used twice in the life of a store; table and segment ids
+// are write ids.
 struct WriteId {
   uint32_t epoch = 0;
   uint32_t counter = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 #include "engine/iter/merging_iterator.h"
 #include "engine/table/run_iterator.h"
@@ -56,7 +57,10 @@ absl::StatusOr<VersionEdit> RunMergeStep(const MergePlan& plan, const MergeInput
         if (new_key) last.assign(it->key());
         any = true;
         if (!visible.Keep(it->key(), it->sequence())) continue;
-        if (it->kind() == EntryKind::kDelete && visible.Bottom(it->sequence())) continue;
+        if (it->kind() == EntryKind::kDelete &&
+            (visible.Bottom(it->sequence()) || PLANT("merge.drop_seen_delete"))) {
+          continue;
+        }
         std::optional<SequenceNumber> reader = visible.kept_for();
         if (!reader && it->kind() == EntryKind::kDelete) reader = input.snapshots.front();
         if (reader) {
@@ -67,7 +71,7 @@ absl::StatusOr<VersionEdit> RunMergeStep(const MergePlan& plan, const MergeInput
         RETURN_IF_ERROR(builder.Add(it->kind(), it->sequence(), it->key(), it->value()));
       }
       // An end is an end only when no input failed.
-      RETURN_IF_ERROR(it->status());
+      if (!PLANT("merge.ignore_failed_input")) RETURN_IF_ERROR(it->status());
       if (!any) return absl::DataLossError("a merge whose inputs hold nothing within their bounds");
       if (builder.entries() == 0) return absl::OkStatus();
       ASSIGN_OR_RETURN(TableMeta meta, builder.Finish());
@@ -82,7 +86,7 @@ absl::StatusOr<VersionEdit> RunMergeStep(const MergePlan& plan, const MergeInput
     *taken = builder.extents();
     RETURN_IF_ERROR(status);
   }
-  if (!taken->empty()) {
+  if (!taken->empty() && !PLANT("merge.skip_device_flush")) {
     ExtentIo::Lease lease = input.io->Acquire();
     RETURN_IF_ERROR(input.io->Flush(lease.queue()));
   }

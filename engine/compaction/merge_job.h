@@ -1,6 +1,6 @@
-// One step of a merge: reads level 0 and the run from the plan's smallest key on (or, to drop what no reader needs any
-// more, tables of the run alone), writes one table of the run,
-// and says in one edit what that makes of the inputs: those passed are removed, the others shortened from the
+// One step of a merge: reads level 0 and the run from the plan's smallest key on (or, to drop what
+// no reader needs any more, tables of the run alone), writes one table of the run, and says in one
+// edit what that makes of the inputs: those passed are removed, the others shortened from the
 // front. Knows extents and the write id as arguments only; does not install anything.
 #pragma once
 
@@ -16,19 +16,21 @@
 
 namespace ashlar {
 
-// Which versions of a key are still needed, given the sequence numbers that readers look back to. Takes the
-// entries of a stream in order.
+// Which versions of a key are still needed, given the sequence numbers that readers look back to.
+// Takes the entries of a stream in order.
 class VisibilityFilter {
  public:
   // `snapshots` ascending.
   explicit VisibilityFilter(std::vector<SequenceNumber> snapshots)
       : snapshots_(std::move(snapshots)) {}
 
-  // Whether this entry can be seen by someone: it is the newest of its key, or the newest at a snapshot.
+  // Whether this entry can be seen by someone: it is the newest of its key, or the newest at a
+  // snapshot.
   bool Keep(std::string_view key, SequenceNumber sequence);
   // The snapshot that the last entry was kept for, when it was not for being the newest.
   std::optional<SequenceNumber> kept_for() const { return kept_for_; }
-  // Whether nobody can see behind this entry: then a delete at the bottom of the store has done its work.
+  // Whether nobody can see behind this entry: then a delete at the bottom of the store has done its
+  // work.
   bool Bottom(SequenceNumber sequence) const {
     return snapshots_.empty() || snapshots_.front() >= sequence;
   }
@@ -51,8 +53,8 @@ struct MergeInput {
   ExtentSource extents;
 };
 
-// The step's output is durable when this returns (it ends with a device flush). On error *taken holds the extents to
-// be given back. DataLoss: an input is damaged, and nothing was decided.
+// The step's output is durable when this returns (it ends with a device flush). On error *taken
+// holds the extents to be given back. DataLoss: an input is damaged, and nothing was decided.
 absl::StatusOr<VersionEdit> RunMergeStep(const MergePlan& plan, const MergeInput& input,
                                          std::vector<ExtentId>* taken);
 

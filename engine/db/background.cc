@@ -1,5 +1,6 @@
-// The one loop that asks what is next (an edit that found no room, a sealed memtable, a missing spare segment,
-// a merge) and does one unit of it. Without threads the same unit is done by whoever would wait for it.
+// The one loop that asks what is next (an edit that found no room, a sealed memtable, a missing
+// spare segment, a merge) and does one unit of it. Without threads the same unit is done by whoever
+// would wait for it.
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/compaction/picker.h"
@@ -128,7 +129,8 @@ absl::Status DBImpl::MergeAll() {
   MutexLock lock(&mutex_);
   merge_all_ = true;
   absl::Status status;
-  while (status.ok() && !version_->level0.empty() && merge_blocked_.ok()) status = AwaitBackground();
+  while (status.ok() && !version_->level0.empty() && merge_blocked_.ok())
+    status = AwaitBackground();
   merge_all_ = false;
   return status.ok() ? merge_blocked_ : status;
 }

@@ -1,5 +1,5 @@
-// MERGE: pick -> read, merge and write one step, durable -> one edit. Repeated by the background until there is
-// nothing to pick; each step leaves a state that a crash may find.
+// MERGE: pick -> read, merge and write one step, durable -> one edit. Repeated by the background
+// until there is nothing to pick; each step leaves a state that a crash may find.
 #include "engine/base/status.h"
 #include "engine/compaction/merge_job.h"
 #include "engine/compaction/picker.h"

@@ -1,10 +1,12 @@
-// The store behind DB: owns the parts, opens and closes them in order. Each path is one file beside this one:
-// open_path, write_path, read_path, flush_path, compaction_path, background; install.cc makes edits count.
+// The store behind DB: owns the parts, opens and closes them in order. Each path is one file beside
+// this one: open_path, write_path, read_path, flush_path, compaction_path, background; install.cc
+// makes edits count.
 //
-// Threads: any number of callers; one background thread (flush and merge); one log thread (timers of the log).
-// Locks, in this order: an iterator's mutex, then mutex_. mutex_ is never held across I/O. Who stands in front
-// of writers_ leads: it alone uses log_ and inserts into the memtable, with mutex_ released. The background
-// thread alone changes version_ and uses manifest_, once the store is open.
+// Threads: any number of callers; one background thread (flush and merge); one log thread (timers
+// of the log). Locks, in this order: an iterator's mutex, then mutex_. mutex_ is never held across
+// I/O. Who stands in front of writers_ leads: it alone uses log_ and inserts into the memtable,
+// with mutex_ released. The background thread alone changes version_ and uses manifest_, once the
+// store is open.
 #pragma once
 
 #include <atomic>
@@ -42,8 +44,8 @@ struct LoggedMemtable {
 };
 using MemtablePtr = std::shared_ptr<LoggedMemtable>;
 
-// The device and what reads it. Whoever holds a view holds it: Close gives the device back when the last call
-// that was under way has ended.
+// The device and what reads it. Whoever holds a view holds it: Close gives the device back when the
+// last call that was under way has ended.
 struct StoreFiles {
   std::unique_ptr<io::Device> owned;  // null when the caller keeps the device
   std::unique_ptr<ExtentIo> io;
@@ -51,7 +53,8 @@ struct StoreFiles {
   std::unique_ptr<TableReader> tables;
 };
 
-// What a reader looks at: immutable but for what the front memtable gains behind its sequence number.
+// What a reader looks at: immutable but for what the front memtable gains behind its sequence
+// number.
 struct ReadView {
   std::shared_ptr<const StoreFiles> files;
   std::vector<MemtablePtr> memtables;  // newest first
@@ -63,8 +66,8 @@ class StoreIterator;
 
 class DBImpl : public DB {
  public:
-  // Opens the store on `device`, which the caller keeps or hands over in `owned`. For tests and tools; DB::Open
-  // does it for a path.
+  // Opens the store on `device`, which the caller keeps or hands over in `owned`. For tests and
+  // tools; DB::Open does it for a path.
   static absl::StatusOr<std::unique_ptr<DBImpl>> Open(const Options& options, io::Device* device,
                                                       std::unique_ptr<io::Device> owned,
                                                       const Env& env);
@@ -129,10 +132,11 @@ class DBImpl : public DB {
   // background.cc
   void BackgroundThread();
   absl::Status FlushMemtable(bool own);
-  // One unit of work, if there is any: true when something was done. Releases mutex_ while it works.
+  // One unit of work, if there is any: true when something was done. Releases mutex_ while it
+  // works.
   bool BackgroundStep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Waits until the background has got further; without threads does a step of its work. An error when it can't
-  // get further.
+  // Waits until the background has got further; without threads does a step of its work. An error
+  // when it can't get further.
   absl::Status AwaitBackground() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeBackground() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { work_.SignalAll(); }
   void Fail(const absl::Status& cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -143,8 +147,8 @@ class DBImpl : public DB {
   // flush_path.cc, compaction_path.cc: mutex_ is held on entry and exit, released in between.
   absl::Status FlushSealed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status MergeStep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes the memtable's entries to one level 0 table, durable when it returns; without a value there was
-  // nothing to write. No lock held. Used by recovery too.
+  // Writes the memtable's entries to one level 0 table, durable when it returns; without a value
+  // there was nothing to write. No lock held. Used by recovery too.
   absl::StatusOr<std::optional<TableMeta>> WriteTable(const Memtable& memtable,
                                                       const std::vector<SequenceNumber>& snapshots)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -152,8 +156,8 @@ class DBImpl : public DB {
   // install.cc
   // Makes `edit` durable and current. Kept for another try when it returns ResourceExhausted.
   absl::Status Install(VersionEdit edit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A new manifest that begins with `version`, and a superblock that names it. After ResourceExhausted to be called
-  // again with the same version before anything else changes it.
+  // A new manifest that begins with `version`, and a superblock that names it. After
+  // ResourceExhausted to be called again with the same version before anything else changes it.
   absl::Status RollManifest(const Version& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status StartManifest(const Version& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetVersion(std::shared_ptr<const Version> version, std::vector<ExtentId> released)
@@ -202,17 +206,19 @@ class DBImpl : public DB {
   CondVar progress_;  // from the background: something was done
   CondVar log_wake_;  // for the log thread
 
-  // kClosing: no call begins any more; those that had begun, and the background, go on until stopping_.
+  // kClosing: no call begins any more; those that had begun, and the background, go on until
+  // stopping_.
   enum class State { kOpening, kOpen, kClosing, kClosed };
   State state_ ABSL_GUARDED_BY(mutex_) = State::kOpening;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status failed_ ABSL_GUARDED_BY(mutex_);        // writes are refused for good
-  absl::Status full_ ABSL_GUARDED_BY(mutex_);          // the device had no room for background work
-  absl::Status log_full_ ABSL_GUARDED_BY(mutex_);      // nor for the last group
-  absl::Status merge_blocked_ ABSL_GUARDED_BY(mutex_); // damage keeps merges from going on
+  absl::Status failed_ ABSL_GUARDED_BY(mutex_);    // writes are refused for good
+  absl::Status full_ ABSL_GUARDED_BY(mutex_);      // the device had no room for background work
+  absl::Status log_full_ ABSL_GUARDED_BY(mutex_);  // nor for the last group
+  absl::Status merge_blocked_ ABSL_GUARDED_BY(mutex_);  // damage keeps merges from going on
   int64_t since_unix_ms_ ABSL_GUARDED_BY(mutex_) = 0;
   bool was_full_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<std::string> unsaid_ ABSL_GUARDED_BY(mutex_);  // errors the log sink is yet to be told
+  std::vector<std::string> unsaid_
+      ABSL_GUARDED_BY(mutex_);  // errors the log sink is yet to be told
 
   std::optional<ExtentMap> space_ ABSL_GUARDED_BY(mutex_);
   uint32_t write_counter_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -246,7 +252,8 @@ class DBImpl : public DB {
   uint64_t unsubmitted_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t undurable_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   bool mark_due_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t idle_seal_failed_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // the write after which sealing found no room
+  uint64_t idle_seal_failed_ns_ ABSL_GUARDED_BY(mutex_) =
+      0;  // the write after which sealing found no room
   uint64_t log_sleeps_until_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: the log thread is awake
 
   bool has_threads_ = false;  // constant once the store is open

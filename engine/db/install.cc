@@ -1,8 +1,10 @@
-// How a change of the version counts: edit durable in both copies of the manifest, then current, then what it
-// no longer owns is free as soon as no reader looks at it. And the store's book of extents and write ids.
+// How a change of the version counts: edit durable in both copies of the manifest, then current,
+// then what it no longer owns is free as soon as no reader looks at it. And the store's book of
+// extents and write ids.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 #include "engine/db/db_impl.h"
 #include "engine/db/store_iterator.h"
@@ -45,8 +47,8 @@ absl::Status DBImpl::Install(VersionEdit edit) {
   if (!status.ok()) {
     status = RollManifest(*applied->version);
     if (!status.ok()) {
-      // Part of the edit may be durable: what it gives and what it takes both stay as they are until a manifest
-      // that says which is.
+      // Part of the edit may be durable: what it gives and what it takes both stay as they are
+      // until a manifest that says which is.
       if (absl::IsResourceExhausted(status)) unfinished_ = std::move(edit);
       return status;
     }
@@ -57,7 +59,8 @@ absl::Status DBImpl::Install(VersionEdit edit) {
     CHECK(!spare_);
     spare_ = std::move(s);
   }
-  const bool flushed = sealed_ != nullptr && applied->version->segments.count(sealed_->segment) == 0;
+  const bool flushed =
+      sealed_ != nullptr && applied->version->segments.count(sealed_->segment) == 0;
   if (flushed) sealed_.reset();
   SetVersion(std::move(applied->version), std::move(applied->released));
   if (flushed || LowOnSpace(false)) ReleaseViews();
@@ -103,8 +106,8 @@ absl::Status DBImpl::RollManifest(const Version& version) {
   mutex_.Unlock();
   const absl::Status status = WriteSuperblocks(io_, roll_->superblock);
   mutex_.Lock();
-  // After an error it is not known which superblock holds: neither manifest's extents may be touched. When there
-  // was no room for it, the same one is written again.
+  // After an error it is not known which superblock holds: neither manifest's extents may be
+  // touched. When there was no room for it, the same one is written again.
   RETURN_IF_ERROR(status);
   for (const auto& copy : superblock_.manifest_extents) space_->Free(copy);
   superblock_ = roll_->superblock;
@@ -123,7 +126,8 @@ void DBImpl::SetVersion(std::shared_ptr<const Version> version, std::vector<Exte
 void DBImpl::FreeUnreferenced() {
   while (!versions_.empty() && versions_.front().second.expired()) versions_.pop_front();
   const uint64_t oldest = versions_.empty() ? UINT64_MAX : versions_.front().first;
-  while (!pending_.empty() && pending_.front().version <= oldest) {
+  while (!pending_.empty() &&
+         (pending_.front().version <= oldest || PLANT("space.free_under_readers"))) {
     space_->Free(pending_.front().extents);
     pending_.pop_front();
   }
@@ -141,7 +145,9 @@ void DBImpl::RebuildView() {
 
 std::vector<SequenceNumber> DBImpl::LiveSequences() const {
   std::vector<SequenceNumber> sequences;
-  for (const auto& state : iterators_) sequences.push_back(state->sequence);
+  for (const auto& state : iterators_) {
+    if (!PLANT("iterator.not_counted")) sequences.push_back(state->sequence);
+  }
   std::sort(sequences.begin(), sequences.end());
   return sequences;
 }

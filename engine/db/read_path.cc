@@ -1,6 +1,6 @@
-// GET: one view (memtables, version) and one sequence number; memtables, then level 0 newest first, then the
-// run; the first hit wins. ITERATE: the same view as one merged stream, of which the newest visible version of
-// each key is shown.
+// GET: one view (memtables, version) and one sequence number; memtables, then level 0 newest first,
+// then the run; the first hit wins. ITERATE: the same view as one merged stream, of which the
+// newest visible version of each key is shown.
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/db/db_impl.h"
@@ -135,8 +135,8 @@ class StoreIterator : public Iterator {
     return true;
   }
 
-  // From where the stream stands to the newest visible version of a key greater than *passed that is not
-  // deleted.
+  // From where the stream stands to the newest visible version of a key greater than *passed that
+  // is not deleted.
   void FindVisible(const std::string* passed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex) {
     InternalIterator& s = *state_->stream;
     bool skip = passed != nullptr;

@@ -11,8 +11,9 @@ namespace {
 
 uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-// Extents that a table of `bytes` of records takes at most: records kept whole leave up to a sixteenth of each
-// extent, index and filter take less than what the records' overhead in a memtable took.
+// Extents that a table of `bytes` of records takes at most: records kept whole leave up to a
+// sixteenth of each extent, index and filter take less than what the records' overhead in a
+// memtable took.
 uint64_t TableExtents(uint64_t bytes, uint32_t extent_bytes) {
   return CeilDiv(bytes + bytes / 8, extent_bytes) + 2;
 }
@@ -43,21 +44,21 @@ absl::StatusOr<Sizing> ComputeSizing(uint64_t store_bytes, uint32_t extent_bytes
 
   s.segment_extents = SegmentExtents(s.memtable_bytes, extent_bytes);
   s.step_bytes = std::clamp<uint64_t>(store_bytes / 32, 2ull * extent_bytes, kMaxStepBytes);
-  const uint64_t log_payload = LogWriter::MaxPayload(
-      s.segment_extents * uint64_t{extent_bytes}, s.log_buffer_bytes, lba_bytes);
-  s.batch_bytes_max =
-      std::min({uint64_t{kMaxBatchBytes}, s.memtable_bytes / 2, log_payload / 2});
-  s.value_bytes_max = std::min({uint64_t{kMaxValueBytes}, store_bytes / 64,
-                                s.batch_bytes_max - kMaxKeyBytes - 64});
+  const uint64_t log_payload = LogWriter::MaxPayload(s.segment_extents * uint64_t{extent_bytes},
+                                                     s.log_buffer_bytes, lba_bytes);
+  s.batch_bytes_max = std::min({uint64_t{kMaxBatchBytes}, s.memtable_bytes / 2, log_payload / 2});
+  s.value_bytes_max =
+      std::min({uint64_t{kMaxValueBytes}, store_bytes / 64, s.batch_bytes_max - kMaxKeyBytes - 64});
 
-  // The reserve does not depend on memory_bytes: a store that was filled with little memory must open with more.
+  // The reserve does not depend on memory_bytes: a store that was filled with little memory must
+  // open with more.
   const uint64_t largest_memtable = std::min(kMaxMemtableBytes, store_bytes / 64);
   const uint64_t flush = TableExtents(largest_memtable, extent_bytes);
   const uint64_t step = TableExtents(
       s.step_bytes + std::min<uint64_t>(kMaxValueBytes, largest_memtable / 2), extent_bytes);
   // Two manifests of about the largest size that a store this big has.
-  const uint64_t manifest = 2 * std::clamp<uint64_t>(CeilDiv(512u << 10, extent_bytes), 2,
-                                                     kManifestExtentsMax);
+  const uint64_t manifest =
+      2 * std::clamp<uint64_t>(CeilDiv(512u << 10, extent_bytes), 2, kManifestExtentsMax);
   s.reserve_deletes =
       2 * flush + step + 2 * SegmentExtents(largest_memtable, extent_bytes) + manifest;
   s.reserve_writes = s.reserve_deletes + flush + step;

@@ -13,12 +13,13 @@ struct Sizing {
   uint32_t log_buffer_bytes = 0;
   uint32_t lease_buffer_bytes = 0;
   uint64_t index_cache_bytes = 0;
-  uint64_t step_bytes = 0;      // output of one merge step
+  uint64_t step_bytes = 0;  // output of one merge step
   uint64_t value_bytes_max = 0;
   uint64_t batch_bytes_max = 0;
 
-  // Extents that must stay free. Deletes stop below `reserve_deletes`: what recovery, the flush of both
-  // memtables and one merge step can take. Other writes stop below `reserve_writes`: room for deletes is left.
+  // Extents that must stay free. Deletes stop below `reserve_deletes`: what recovery, the flush of
+  // both memtables and one merge step can take. Other writes stop below `reserve_writes`: room for
+  // deletes is left.
   uint64_t reserve_deletes = 0;
   uint64_t reserve_writes = 0;
 };

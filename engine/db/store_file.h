@@ -1,5 +1,5 @@
-// What opening, formatting and inspecting a store have in common: reaching its device, names, and the space
-// that superblock and manifest speak of.
+// What opening, formatting and inspecting a store have in common: reaching its device, names, and
+// the space that superblock and manifest speak of.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@
 
 namespace ashlar {
 
-// Opens the device at `path` as the options say: read-only, or claimed (waiting for a dead owner's commands,
-// refusing at once when the owner lives), made first when it is missing and that is asked for.
+// Opens the device at `path` as the options say: read-only, or claimed (waiting for a dead owner's
+// commands, refusing at once when the owner lives), made first when it is missing and that is asked
+// for.
 absl::StatusOr<std::unique_ptr<io::Device>> OpenStoreDevice(const Options& options,
                                                             const std::string& path);
 

@@ -1,9 +1,11 @@
-// PUT: check, join the queue of writers; whoever stands in front leads: makes room, takes those behind it that
-// can go along, appends them to the log as one group, waits until it is as durable as one of them asked,
-// inserts, publishes. Durable, then inserted, then visible. On a failed log write: no insert.
+// PUT: check, join the queue of writers; whoever stands in front leads: makes room, takes those
+// behind it that can go along, appends them to the log as one group, waits until it is as durable
+// as one of them asked, inserts, publishes. Durable, then inserted, then visible. On a failed log
+// write: no insert.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 #include "engine/compaction/picker.h"
 #include "engine/db/db_impl.h"
@@ -13,7 +15,8 @@
 namespace ashlar {
 namespace {
 
-// A group is cut here, so that those who wait for it do not wait for more than a write of this size.
+// A group is cut here, so that those who wait for it do not wait for more than a write of this
+// size.
 constexpr size_t kGroupBytes = 1u << 20;
 
 absl::Status CheckSizes(const WriteBatch& batch, const DB::Limits& limits) {
@@ -28,9 +31,8 @@ absl::Status CheckSizes(const WriteBatch& batch, const DB::Limits& limits) {
                                                    limits.value_bytes));
   }
   if (batch.bytes() > limits.batch_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.bytes(),
-                                                   " bytes; the limit of this store is ",
-                                                   limits.batch_bytes));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a batch of ", batch.bytes(), " bytes; the limit of this store is ", limits.batch_bytes));
   }
   return absl::OkStatus();
 }
@@ -166,9 +168,11 @@ absl::Status DBImpl::LeadGroup(Writer* self, std::vector<Writer*>* group) {
     for (const Writer* w : *group) next_sequence_ += w->batch != nullptr ? w->batch->count() : 0;
     status = log_->Append(first, parts);
   }
-  if (status.ok() && durable) status = log_->MakeDurable();
+  if (status.ok() && durable) {
+    status = PLANT("write.acknowledge_early") ? log_->Submit() : log_->MakeDurable();
+  }
   if (status.ok() && log_->unsubmitted_bytes() >= kBufferedMaxBytes) status = log_->Submit();
-  if (status.ok()) {
+  if (status.ok() || PLANT("write.insert_after_failure")) {
     for (const std::string_view part : parts) {
       Cursor in(part);
       while (!in.done()) {
@@ -198,10 +202,11 @@ absl::Status DBImpl::MakeRoom(const WriteBatch& batch) {
     RETURN_IF_ERROR(CheckNotFailed());
     RETURN_IF_ERROR(MakeSpace(batch.only_deletes()));
     if (!merge_blocked_.ok() && version_->level0.size() >= 4 * kLevel0Stop) {
-      return absl::Status(merge_blocked_.code(),
-                          absl::StrCat("damage keeps the store from merging, and too much has piled "
-                                       "up: ",
-                                       merge_blocked_.message()));
+      return absl::Status(
+          merge_blocked_.code(),
+          absl::StrCat("damage keeps the store from merging, and too much has piled "
+                       "up: ",
+                       merge_blocked_.message()));
     }
     if (merge_blocked_.ok() && version_->level0.size() >= kLevel0Stop) {
       RETURN_IF_ERROR(AwaitBackground());
@@ -260,15 +265,17 @@ bool DBImpl::WorthReclaiming() const {
 }
 
 absl::Status DBImpl::FullError() const {
-  std::string text = absl::StrCat(
-      "device full: ", space_->free(), " extents of ", superblock_.extent_bytes,
-      " bytes free, of which ", sizing_.reserve_writes, " are kept for deletes, merges and reopening (",
-      sizing_.reserve_deletes, " against deletes too)");
+  std::string text =
+      absl::StrCat("device full: ", space_->free(), " extents of ", superblock_.extent_bytes,
+                   " bytes free, of which ", sizing_.reserve_writes,
+                   " are kept for deletes, merges and reopening (", sizing_.reserve_deletes,
+                   " against deletes too)");
   uint64_t pinned = 0;
   for (const Pending& p : pending_) pinned += p.extents.size();
   if (!iterators_.empty()) {
-    absl::StrAppend(&text, "; the oldest of ", iterators_.size(), " iterators is at sequence number ",
-                    LiveSequences().front(), " of ", last_sequence_, " and keeps what it can see");
+    absl::StrAppend(&text, "; the oldest of ", iterators_.size(),
+                    " iterators is at sequence number ", LiveSequences().front(), " of ",
+                    last_sequence_, " and keeps what it can see");
   }
   if (pinned > 0) absl::StrAppend(&text, "; readers hold ", pinned, " freed extents");
   for (const absl::Status& below : {full_, log_full_}) {
@@ -277,8 +284,8 @@ absl::Status DBImpl::FullError() const {
   return absl::ResourceExhaustedError(text);
 }
 
-// Returns OK once there is space for a write of this kind. When there is not, merges what may give some back
-// first, and answers ResourceExhausted when that was not enough.
+// Returns OK once there is space for a write of this kind. When there is not, merges what may give
+// some back first, and answers ResourceExhausted when that was not enough.
 absl::Status DBImpl::MakeSpace(bool only_deletes) {
   while (LowOnSpace(only_deletes)) {
     RETURN_IF_ERROR(CheckNotFailed());
@@ -307,7 +314,9 @@ absl::Status DBImpl::MakeSpace(bool only_deletes) {
 void DBImpl::NoteLogState() {
   const uint64_t now = env_.clock->NowNs();
   const bool unsubmitted = log_->unsubmitted_bytes() > 0, undurable = !log_->all_durable();
-  unsubmitted_since_ns_ = !unsubmitted ? 0 : unsubmitted_since_ns_ != 0 ? unsubmitted_since_ns_ : now;
+  unsubmitted_since_ns_ = !unsubmitted                 ? 0
+                          : unsubmitted_since_ns_ != 0 ? unsubmitted_since_ns_
+                                                       : now;
   undurable_since_ns_ = !undurable ? 0 : undurable_since_ns_ != 0 ? undurable_since_ns_ : now;
   mark_due_ = log_->mark_is_due();
   if (LogDue() < log_sleeps_until_ns_) log_wake_.SignalOne();

@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "engine/base/plant.h"
+
 namespace ashlar {
 namespace {
 
@@ -31,6 +33,7 @@ uint64_t Checksum(const void* data, size_t bytes, uint64_t seed) {
 }
 
 uint64_t PageSeed(const StoreId& store, WriteId write_id, ExtentId extent, uint32_t page) {
+  if (PLANT("page.ignore_place")) return Seed(store, write_id, 0, 0);
   return Seed(store, write_id, Raw(extent), page);
 }
 

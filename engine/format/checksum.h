@@ -1,5 +1,6 @@
-// XXH3, 64 bits (libxxhash): what every structure on the device is verified with. The seed binds bytes to the
-// place and the writing they belong to, so that a stale, lost, misdirected or foreign block fails.
+// XXH3, 64 bits (libxxhash): what every structure on the device is verified with. The seed binds
+// bytes to the place and the writing they belong to, so that a stale, lost, misdirected or foreign
+// block fails.
 #pragma once
 
 #include <cstdint>

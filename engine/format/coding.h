@@ -51,7 +51,8 @@ inline void AppendBytes(std::string* out, std::string_view bytes) {
   out->append(bytes);
 }
 
-// Reads from the front of a span; every read says whether it fitted, and after one that did not, none does.
+// Reads from the front of a span; every read says whether it fitted, and after one that did not,
+// none does.
 class Cursor {
  public:
   explicit Cursor(std::string_view bytes) : p_(bytes.data()), end_(p_ + bytes.size()) {}

@@ -1,4 +1,5 @@
-// One change as the log and a WriteBatch carry it: kind, flags, keyspace, key, value. FORMAT.md, "Log entry".
+// One change as the log and a WriteBatch carry it: kind, flags, keyspace, key, value. FORMAT.md,
+// "Log entry".
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ struct Entry {
 
 void AppendEntry(std::string* out, EntryKind kind, std::string_view key, std::string_view value);
 
-// Takes one entry from the cursor. DataLoss for a kind, flag, keyspace or size that this version does not know.
+// Takes one entry from the cursor. DataLoss for a kind, flag, keyspace or size that this version
+// does not know.
 absl::Status DecodeEntry(Cursor* in, Entry* entry);
 
 }  // namespace ashlar

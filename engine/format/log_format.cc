@@ -8,8 +8,8 @@ namespace {
 
 constexpr uint32_t kMagic = 0x474c5341;  // "ASLG"
 constexpr size_t kChecksumAt = 0, kMagicAt = 8, kKindAt = 12, kFlagsAt = 13, kReserved16At = 14,
-                 kLengthAt = 16, kReserved32At = 20, kStreamAt = 24, kOffsetAt = 32, kSequenceAt = 40,
-                 kPreviousAt = 48, kDurableStreamAt = 56, kDurableOffsetAt = 64;
+                 kLengthAt = 16, kReserved32At = 20, kStreamAt = 24, kOffsetAt = 32,
+                 kSequenceAt = 40, kPreviousAt = 48, kDurableStreamAt = 56, kDurableOffsetAt = 64;
 static_assert(kDurableOffsetAt + 8 == kRecordHeaderBytes);
 constexpr uint8_t kFirst = 1, kLast = 2;
 
@@ -18,8 +18,8 @@ constexpr uint8_t kFirst = 1, kLast = 2;
 void SealRecord(std::byte* at, RecordHeader* header, uint64_t stream_seed) {
   StoreLe<uint32_t>(at + kMagicAt, kMagic);
   StoreLe<uint8_t>(at + kKindAt, static_cast<uint8_t>(header->kind));
-  StoreLe<uint8_t>(at + kFlagsAt, static_cast<uint8_t>((header->first ? kFirst : 0) |
-                                                       (header->last ? kLast : 0)));
+  StoreLe<uint8_t>(at + kFlagsAt,
+                   static_cast<uint8_t>((header->first ? kFirst : 0) | (header->last ? kLast : 0)));
   StoreLe<uint16_t>(at + kReserved16At, 0);
   StoreLe<uint32_t>(at + kLengthAt, header->payload_bytes);
   StoreLe<uint32_t>(at + kReserved32At, 0);
@@ -29,8 +29,8 @@ void SealRecord(std::byte* at, RecordHeader* header, uint64_t stream_seed) {
   StoreLe<uint64_t>(at + kPreviousAt, header->previous_checksum);
   StoreLe<uint64_t>(at + kDurableStreamAt, header->durable.stream);
   StoreLe<uint64_t>(at + kDurableOffsetAt, header->durable.offset);
-  header->checksum = Checksum(at + kMagicAt, kRecordHeaderBytes - kMagicAt + header->payload_bytes,
-                              stream_seed);
+  header->checksum =
+      Checksum(at + kMagicAt, kRecordHeaderBytes - kMagicAt + header->payload_bytes, stream_seed);
   StoreLe<uint64_t>(at + kChecksumAt, header->checksum);
 }
 

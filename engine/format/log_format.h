@@ -30,10 +30,11 @@ struct RecordHeader {
   RecordKind kind = RecordKind::kData;
   bool first = true, last = true;  // fragment of a payload
   uint32_t payload_bytes = 0;
-  LogPosition position;            // of this record
+  LogPosition position;  // of this record
   SequenceNumber first_sequence = 0;
-  uint64_t previous_checksum = 0;  // of the record before, also across streams; 0 for the very first
-  LogPosition durable;             // everything before it was durable when this record was made
+  uint64_t previous_checksum =
+      0;                // of the record before, also across streams; 0 for the very first
+  LogPosition durable;  // everything before it was durable when this record was made
 };
 
 // Writes the header of a record whose payload already lies at `at` + kRecordHeaderBytes, fills in
@@ -41,8 +42,8 @@ struct RecordHeader {
 void SealRecord(std::byte* at, RecordHeader* header, uint64_t stream_seed);
 
 enum class RecordParse { kOk, kInvalid };
-// Whether a record of this stream and position starts at the front of `bytes`, whole. The chain is for the
-// caller to compare. Never reads past `bytes`.
+// Whether a record of this stream and position starts at the front of `bytes`, whole. The chain is
+// for the caller to compare. Never reads past `bytes`.
 RecordParse ParseRecord(std::span<const std::byte> bytes, LogPosition position,
                         uint64_t stream_seed, RecordHeader* header, std::string_view* payload);
 

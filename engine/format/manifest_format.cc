@@ -19,7 +19,8 @@ enum Tag : uint64_t {
   kSnapshotEnd = 16,
 };
 
-constexpr uint64_t kExtentsMax = 1u << 20;  // of one table or segment; bounds what a decoder allocates
+constexpr uint64_t kExtentsMax = 1u
+                                 << 20;  // of one table or segment; bounds what a decoder allocates
 
 void AppendExtents(std::string* out, const std::vector<ExtentId>& extents) {
   std::string runs;
@@ -91,8 +92,8 @@ void AppendTable(std::string* out, const TableMeta& t) {
 bool TakeTable(Cursor* in, TableMeta* t) {
   return TakeId(in, &t->id) && in->Fixed(&t->level) && TakeExtents(in, &t->extents) &&
          TakeU32(in, &t->dropped_extents) && TakeU32(in, &t->pages) &&
-         TakeU32(in, &t->tail_pages) && in->Fixed(&t->footer_checksum) &&
-         in->Varint(&t->entries) && in->Varint(&t->tombstones) && in->Varint(&t->record_bytes) &&
+         TakeU32(in, &t->tail_pages) && in->Fixed(&t->footer_checksum) && in->Varint(&t->entries) &&
+         in->Varint(&t->tombstones) && in->Varint(&t->record_bytes) &&
          in->Varint(&t->min_sequence) && in->Varint(&t->max_sequence) &&
          TakeKey(in, &t->smallest) && TakeKey(in, &t->largest) && t->tail_pages >= 2 &&
          t->tail_pages < t->pages && !t->extents.empty() && t->smallest <= t->largest;

@@ -13,8 +13,9 @@
 
 namespace ashlar {
 
-// All that is known of a table without reading it. `id` is also its write id. Pages are numbered from 0 over
-// the table's life; shortening drops whole extents from the front and leaves the numbers as they are.
+// All that is known of a table without reading it. `id` is also its write id. Pages are numbered
+// from 0 over the table's life; shortening drops whole extents from the front and leaves the
+// numbers as they are.
 struct TableMeta {
   WriteId id;
   uint8_t level = 0;
@@ -23,16 +24,17 @@ struct TableMeta {
   uint32_t pages = 0;             // all, the dropped ones too; the last is the footer
   uint32_t tail_pages = 0;        // top index and footer, at the end
   uint64_t footer_checksum = 0;
-  uint64_t entries = 0;           // as written
-  uint64_t tombstones = 0;        // as written
-  // Not stored. In the run: the range of sequence numbers whose readers were what tombstones and older versions
-  // were kept for; `kept` whether there were any. A store that was opened again has no such readers.
+  uint64_t entries = 0;     // as written
+  uint64_t tombstones = 0;  // as written
+  // Not stored. In the run: the range of sequence numbers whose readers were what tombstones and
+  // older versions were kept for; `kept` whether there were any. A store that was opened again has
+  // no such readers.
   bool kept = false;
   SequenceNumber kept_from = 0, kept_to = 0;
-  uint64_t record_bytes = 0;      // keys and values, as written
+  uint64_t record_bytes = 0;  // keys and values, as written
   SequenceNumber min_sequence = 0, max_sequence = 0;
-  // Bounds of the keys it serves, both inclusive. Shortening raises `smallest` to the key that follows the
-  // last one merged away, one zero byte longer, so it can have kMaxKeyBytes + 1 bytes.
+  // Bounds of the keys it serves, both inclusive. Shortening raises `smallest` to the key that
+  // follows the last one merged away, one zero byte longer, so it can have kMaxKeyBytes + 1 bytes.
   std::string smallest, largest;
 };
 

@@ -29,10 +29,11 @@ struct PageHeader {
 void SealPage(std::byte* page, const PageHeader& header, const StoreId& store, ExtentId extent,
               uint32_t page_in_extent);
 
-// Checks that `page` is the page asked for, whole: checksum with its place, kind, write id, header fields.
-// DataLoss says what was expected and found; the caller adds the place.
-absl::Status VerifyPage(const std::byte* page, PageKind kind, WriteId write_id, const StoreId& store,
-                        ExtentId extent, uint32_t page_in_extent, PageHeader* header);
+// Checks that `page` is the page asked for, whole: checksum with its place, kind, write id, header
+// fields. DataLoss says what was expected and found; the caller adds the place.
+absl::Status VerifyPage(const std::byte* page, PageKind kind, WriteId write_id,
+                        const StoreId& store, ExtentId extent, uint32_t page_in_extent,
+                        PageHeader* header);
 
 // The header of a page that has been verified.
 PageHeader ReadPageHeader(const std::byte* page);

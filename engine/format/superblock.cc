@@ -122,10 +122,10 @@ SuperblockParse ParseSuperblock(const std::byte* in, int copy, Superblock* sb,
   if (sb->features_incompatible != 0 || LoadLe<uint32_t>(in + kChecksumIdAt) != kChecksumXxh3 ||
       std::memcmp(in + kOrderAt, kOrder, sizeof kOrder) != 0 ||
       LoadLe<uint32_t>(in + kDevicesAt) != 1) {
-    *detail = absl::StrCat("features ", absl::Hex(sb->features_incompatible), ", checksum id ",
-                           LoadLe<uint32_t>(in + kChecksumIdAt), ", ",
-                           LoadLe<uint32_t>(in + kDevicesAt),
-                           " devices, or an order of keys, that this program does not know");
+    *detail =
+        absl::StrCat("features ", absl::Hex(sb->features_incompatible), ", checksum id ",
+                     LoadLe<uint32_t>(in + kChecksumIdAt), ", ", LoadLe<uint32_t>(in + kDevicesAt),
+                     " devices, or an order of keys, that this program does not know");
     return SuperblockParse::kNewer;
   }
   std::memcpy(sb->store.bytes.data(), in + kStoreAt, 16);

@@ -58,9 +58,9 @@ uint64_t ContentChecksum(const Superblock& sb);
 
 enum class SuperblockParse {
   kOk,
-  kNotOurs,   // no magic
-  kDamaged,   // magic, but checksum or place wrong, or impossible fields
-  kNewer,     // a format version or an incompatible feature this code does not know; `detail` names it
+  kNotOurs,  // no magic
+  kDamaged,  // magic, but checksum or place wrong, or impossible fields
+  kNewer,  // a format version or an incompatible feature this code does not know; `detail` names it
 };
 SuperblockParse ParseSuperblock(const std::byte* in, int copy, Superblock* sb, std::string* detail);
 

@@ -31,7 +31,8 @@ absl::Status ParseRecordHead(std::string_view bytes, RecordHead* head) {
   if ((kind != static_cast<uint8_t>(EntryKind::kValue) &&
        kind != static_cast<uint8_t>(EntryKind::kDelete)) ||
       flags != 0) {
-    return absl::DataLossError(absl::StrCat("a record of unknown kind ", kind, " or flags ", flags));
+    return absl::DataLossError(
+        absl::StrCat("a record of unknown kind ", kind, " or flags ", flags));
   }
   head->kind = static_cast<EntryKind>(kind);
   if (head->kind == EntryKind::kDelete && value_bytes != 0) {
@@ -223,8 +224,8 @@ absl::Status DecodeFooter(std::string_view bytes, uint32_t pages, Footer* f) {
   }
   const uint64_t sum = uint64_t{f->data_pages} + f->index_pages + f->top_pages + 1;
   if (sum != pages || f->data_pages == 0 || f->index_pages == 0 || f->top_pages == 0) {
-    return absl::DataLossError(absl::StrCat("a footer that counts ", sum, " pages in a table of ",
-                                            pages));
+    return absl::DataLossError(
+        absl::StrCat("a footer that counts ", sum, " pages in a table of ", pages));
   }
   return absl::OkStatus();
 }

@@ -14,7 +14,8 @@ namespace ashlar {
 
 // ---- records ----
 
-// The fixed part of a record never crosses a page: a record starts only where this much room is left.
+// The fixed part of a record never crosses a page: a record starts only where this much room is
+// left.
 constexpr uint32_t kRecordHeadMax = 32;
 
 struct RecordHead {
@@ -28,15 +29,15 @@ void AppendRecordHead(std::string* out, EntryKind kind, size_t key_bytes, size_t
                       SequenceNumber sequence);
 absl::Status ParseRecordHead(std::string_view in, RecordHead* head);
 
-// The shortest key S with before < S <= key. Source: LevelDB's FindShortestSeparator, turned to bound from
-// below.
+// The shortest key S with before < S <= key. Source: LevelDB's FindShortestSeparator, turned to
+// bound from below.
 std::string_view ShortestSeparator(std::string_view before, std::string_view key);
 
 // ---- index ----
 
 // One fence for each data page in which a record starts.
 struct Fence {
-  std::string_view key;    // greater than every key that starts before the page, unless `continues`
+  std::string_view key;  // greater than every key that starts before the page, unless `continues`
   uint32_t page = 0;
   uint32_t run_on = 0;     // pages after this one that its last record reaches into
   bool continues = false;  // the first record that starts here has the same key as the one before

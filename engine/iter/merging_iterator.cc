@@ -29,8 +29,8 @@ class MergingIterator : public InternalIterator {
       heap_.pop_back();
       return;
     }
-    // Runs are long: the same child often stays in front, and then one comparison with each of the heap's
-    // second row is all.
+    // Runs are long: the same child often stays in front, and then one comparison with each of the
+    // heap's second row is all.
     SiftDown();
   }
   bool Valid() const override { return !heap_.empty(); }

@@ -1,5 +1,6 @@
-// Several streams as one. Children that come first win ties, but no two entries of one store are equal in key
-// and sequence number. A failed child fails the whole at once: what it would have given is unknown.
+// Several streams as one. Children that come first win ties, but no two entries of one store are
+// equal in key and sequence number. A failed child fails the whole at once: what it would have
+// given is unknown.
 #pragma once
 
 #include <memory>

@@ -83,9 +83,9 @@ void Memtable::Add(SequenceNumber sequence, EntryKind kind, std::string_view key
 
   std::byte* const p =
       Take(sizeof(Node) + height * sizeof(std::atomic<Node*>) + key.size() + value.size());
-  Node* const node = new (p) Node{sequence, static_cast<uint32_t>(key.size()),
-                                  static_cast<uint32_t>(value.size()), kind,
-                                  static_cast<uint8_t>(height)};
+  Node* const node =
+      new (p) Node{sequence, static_cast<uint32_t>(key.size()), static_cast<uint32_t>(value.size()),
+                   kind, static_cast<uint8_t>(height)};
   char* const bytes = const_cast<char*>(node->bytes());
   std::memcpy(bytes, key.data(), key.size());
   if (!value.empty()) std::memcpy(bytes + key.size(), value.data(), value.size());

@@ -1,7 +1,7 @@
-// The newest changes, in memory, in order: a skip list in one arena of fixed size. One writer at a time
-// (externally synchronised), any number of readers beside it without locks: a node is published with one
-// release store and never changes. Source of the structure: Pugh, "Skip Lists" (1990), in the single-writer
-// form that LevelDB made common.
+// The newest changes, in memory, in order: a skip list in one arena of fixed size. One writer at a
+// time (externally synchronised), any number of readers beside it without locks: a node is
+// published with one release store and never changes. Source of the structure: Pugh, "Skip Lists"
+// (1990), in the single-writer form that LevelDB made common.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ class Memtable {
 
   size_t bytes_free() const { return capacity_ - used_; }
 
-  // Requires room: kEntryOverhead + key + value for each entry of a group, and kGroupSlack for the group, is
-  // enough. A sequence number is used once per memtable.
+  // Requires room: kEntryOverhead + key + value for each entry of a group, and kGroupSlack for the
+  // group, is enough. A sequence number is used once per memtable.
   static constexpr size_t kEntryOverhead = 56;  // node, tower (1.33 links on average) and alignment
   static constexpr size_t kGroupSlack = 1024;   // towers of small groups can be higher than average
   void Add(SequenceNumber sequence, EntryKind kind, std::string_view key, std::string_view value);

@@ -73,8 +73,8 @@ void ExtentIo::Prepare(io::Op op, std::span<const ExtentId> extents, uint64_t of
            Raw(extents[first + run]) == Raw(extents[first]) + run) {
       ++run;
     }
-    const uint32_t bytes =
-        static_cast<uint32_t>(std::min<uint64_t>(data.size(), run * uint64_t{extent_bytes_} - within));
+    const uint32_t bytes = static_cast<uint32_t>(
+        std::min<uint64_t>(data.size(), run * uint64_t{extent_bytes_} - within));
     Command command;
     command.request.op = op;
     command.request.flags = flags;
@@ -89,8 +89,8 @@ void ExtentIo::Prepare(io::Op op, std::span<const ExtentId> extents, uint64_t of
   for (Command& c : *commands) c.request.data = std::span<const io::Piece>(&c.piece, 1);
 }
 
-// Submits as the depth allows and waits for all. On failure the first error is returned, after every command
-// has come back. `queue` has nothing else in flight.
+// Submits as the depth allows and waits for all. On failure the first error is returned, after
+// every command has come back. `queue` has nothing else in flight.
 absl::Status ExtentIo::Run(io::Queue& queue, std::vector<Command>& commands) {
   size_t next = 0, done = 0;
   std::array<io::Request*, kLeaseDepth> finished;
@@ -141,7 +141,7 @@ absl::Status ExtentIo::Flush(io::Queue& queue) {
 }
 
 absl::Status ExtentIo::At(io::Op op, io::Queue& queue, uint64_t at,
-                           std::span<const std::byte> data) {
+                          std::span<const std::byte> data) {
   std::vector<Command> commands(1);
   Command& c = commands[0];
   c.request.op = op;

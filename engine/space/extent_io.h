@@ -1,8 +1,8 @@
-// Reads and writes of extents: the one place, with extent_map, that knows where an extent lies. Everything
-// above names (list of extents, byte offset into it).
+// Reads and writes of extents: the one place, with extent_map, that knows where an extent lies.
+// Everything above names (list of extents, byte offset into it).
 //
-// A Lease is one queue and one buffer for the length of a call. Any thread; a call waits for a lease at most
-// as long as another call holds one.
+// A Lease is one queue and one buffer for the length of a call. Any thread; a call waits for a
+// lease at most as long as another call holds one.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ namespace ashlar {
 
 class ExtentIo {
  public:
-  // `block_bytes` is the LBA of the device the store was made on, which its writes are padded to; 0: this one's.
-  // `leases` queues, each with a buffer of `buffer_bytes`, and `extra_bytes` more registered memory for
-  // extra(). The device outlives the ExtentIo.
+  // `block_bytes` is the LBA of the device the store was made on, which its writes are padded to;
+  // 0: this one's. `leases` queues, each with a buffer of `buffer_bytes`, and `extra_bytes` more
+  // registered memory for extra(). The device outlives the ExtentIo.
   static absl::StatusOr<std::unique_ptr<ExtentIo>> Create(io::Device* device, uint32_t extent_bytes,
                                                           uint32_t leases, uint32_t buffer_bytes,
                                                           uint64_t extra_bytes,
@@ -46,20 +46,22 @@ class ExtentIo {
   };
   Lease Acquire();
 
-  // All wait for completion. Offsets and sizes are multiples of the LBA; `data` lies in a lease's buffer or
-  // in extra(). Reads that fail in a way that may pass are tried again, three times in all.
+  // All wait for completion. Offsets and sizes are multiples of the LBA; `data` lies in a lease's
+  // buffer or in extra(). Reads that fail in a way that may pass are tried again, three times in
+  // all.
   absl::Status Read(io::Queue& queue, std::span<const ExtentId> extents, uint64_t offset,
                     std::span<std::byte> data);
   absl::Status Write(io::Queue& queue, std::span<const ExtentId> extents, uint64_t offset,
                      std::span<const std::byte> data, bool fua);
-  // Never ResourceExhausted: a flush that fails for lack of space may have lost what was written before it.
+  // Never ResourceExhausted: a flush that fails for lack of space may have lost what was written
+  // before it.
   absl::Status Flush(io::Queue& queue);
   // The same at a byte offset of the device, for superblocks.
   absl::Status ReadRaw(io::Queue& queue, uint64_t at, std::span<std::byte> data);
   absl::Status WriteRaw(io::Queue& queue, uint64_t at, std::span<const std::byte> data);
 
-  // The requests for one stretch of `extents`, one for each run of neighbours; the caller submits them. They
-  // point into `pieces`, which must stay in place as long.
+  // The requests for one stretch of `extents`, one for each run of neighbours; the caller submits
+  // them. They point into `pieces`, which must stay in place as long.
   struct Command {
     io::Request request;
     io::Piece piece;

@@ -23,8 +23,8 @@ ExtentMap::ExtentMap(uint64_t store_bytes, uint32_t extent_bytes)
 absl::Status ExtentMap::Claim(const std::vector<ExtentId>& extents) {
   for (const ExtentId e : extents) {
     if (Raw(e) >= used_.size()) {
-      return absl::DataLossError(absl::StrCat("extent ", Raw(e), " lies outside the store of ",
-                                              used_.size(), " extents"));
+      return absl::DataLossError(
+          absl::StrCat("extent ", Raw(e), " lies outside the store of ", used_.size(), " extents"));
     }
     if (used_[Raw(e)]) {
       return absl::DataLossError(absl::StrCat("extent ", Raw(e), " has two owners"));
@@ -42,9 +42,10 @@ absl::StatusOr<std::vector<ExtentId>> ExtentMap::Allocate(Purpose purpose, uint3
   }
   std::vector<ExtentId> taken;
   taken.reserve(n);
-  // The manifest's two copies are wanted far apart: the caller asks twice, and the second search starts half
-  // the device further on.
-  uint64_t at = purpose == Purpose::kManifest ? (cursor_ + used_.size() / 2) % used_.size() : cursor_;
+  // The manifest's two copies are wanted far apart: the caller asks twice, and the second search
+  // starts half the device further on.
+  uint64_t at =
+      purpose == Purpose::kManifest ? (cursor_ + used_.size() / 2) % used_.size() : cursor_;
   for (uint64_t seen = 0; taken.size() < n; ++seen) {
     CHECK(seen < used_.size());
     if (!used_[at]) {

@@ -1,8 +1,8 @@
-// Who owns each extent. Derived at open from superblock and manifest, never stored. Externally synchronised
-// (the store's mutex).
+// Who owns each extent. Derived at open from superblock and manifest, never stored. Externally
+// synchronised (the store's mutex).
 //
-// An extent is free, reserved for a superblock, or in use (manifest, segment, table, or allocated for one that
-// is being written). free + used + superblock = all.
+// An extent is free, reserved for a superblock, or in use (manifest, segment, table, or allocated
+// for one that is being written). free + used + superblock = all.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace ashlar {
 
-// What an extent is wanted for. Placement and wear come from it later; today it decides from which end of the
-// device the search starts.
+// What an extent is wanted for. Placement and wear come from it later; today it decides from which
+// end of the device the search starts.
 enum class Purpose : uint8_t { kManifest, kLog, kLevel0, kLevelN };
 
 class ExtentMap {
@@ -25,8 +25,8 @@ class ExtentMap {
   // Marks as in use what the manifest names. DataLoss when one lies outside or is in use already.
   absl::Status Claim(const std::vector<ExtentId>& extents);
 
-  // `n` free extents, neighbours where possible, in ascending order where they are. ResourceExhausted, and
-  // nothing taken, when there are fewer.
+  // `n` free extents, neighbours where possible, in ascending order where they are.
+  // ResourceExhausted, and nothing taken, when there are fewer.
   absl::StatusOr<std::vector<ExtentId>> Allocate(Purpose purpose, uint32_t n);
   void Free(const std::vector<ExtentId>& extents);
 

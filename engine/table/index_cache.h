@@ -1,5 +1,5 @@
-// Decoded top indexes and index partitions, least recently used first out. Bounded by its charge, whatever the
-// data: what does not fit is read again. Any thread.
+// Decoded top indexes and index partitions, least recently used first out. Bounded by its charge,
+// whatever the data: what does not fit is read again. Any thread.
 #pragma once
 
 #include <array>

@@ -62,7 +62,8 @@ absl::Status PageStream::ReadRecord(uint32_t page, uint32_t offset, uint32_t end
   if (header.used != kPageBytes) {
     return reader_.Damaged(meta_, page, "a record that ends past the page's contents");
   }
-  // It runs on. Where it ends follows from its size; what is wanted of it is put together in scratch.
+  // It runs on. Where it ends follows from its size; what is wanted of it is put together in
+  // scratch.
   const uint64_t beyond = total - rest.size();
   const uint64_t more_pages = (beyond + kPagePayloadBytes - 1) / kPagePayloadBytes;
   if (more_pages >= end - page) {

@@ -1,5 +1,5 @@
-// Verified data pages of one table through one buffer, and the records in them. The common ground of Get and
-// iterators; private to engine/table.
+// Verified data pages of one table through one buffer, and the records in them. The common ground
+// of Get and iterators; private to engine/table.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace ashlar {
 
 class PageStream {
  public:
-  // `buffer` holds `capacity` pages (at most 64). With a lease the buffer is the lease's own and reads go
-  // straight into it; without, reads go through a lease taken for each.
+  // `buffer` holds `capacity` pages (at most 64). With a lease the buffer is the lease's own and
+  // reads go straight into it; without, reads go through a lease taken for each.
   PageStream(const TableReader& reader, const TableMeta& meta, std::byte* buffer, uint32_t capacity,
              ExtentIo::Lease* lease)
       : reader_(reader), meta_(meta), buffer_(buffer), capacity_(capacity), lease_(lease) {}
 
-  // Page `page`, verified; reads it together with up to `ahead` pages behind it when it is not buffered, but
-  // none at or past `end`.
+  // Page `page`, verified; reads it together with up to `ahead` pages behind it when it is not
+  // buffered, but none at or past `end`.
   absl::Status Page(uint32_t page, uint32_t ahead, uint32_t end, const std::byte** bytes,
                     PageHeader* header);
 
@@ -29,13 +29,14 @@ class PageStream {
     std::string_view key, value;
     uint32_t end_page = 0, end_offset = 0;
   };
-  // The record that starts at (page, offset). Without `want_value` the value of a record that leaves its page
-  // is not put together (and its view is empty). Pages up to `end` may be read.
+  // The record that starts at (page, offset). Without `want_value` the value of a record that
+  // leaves its page is not put together (and its view is empty). Pages up to `end` may be read.
   absl::Status ReadRecord(uint32_t page, uint32_t offset, uint32_t end, bool want_value,
                           std::string* scratch, Record* record);
 
   // From the end of a record to the start of the next; *found = false at `end`.
-  absl::Status NextStart(uint32_t* page, uint32_t* offset, uint32_t ahead, uint32_t end, bool* found);
+  absl::Status NextStart(uint32_t* page, uint32_t* offset, uint32_t ahead, uint32_t end,
+                         bool* found);
 
  private:
   absl::Status Fill(uint32_t page, uint32_t count);

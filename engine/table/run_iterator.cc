@@ -17,9 +17,9 @@ class RunIterator : public InternalIterator {
     SkipEnded();
   }
   void Seek(std::string_view target) override {
-    const auto at = std::lower_bound(
-        tables_.begin(), tables_.end(), target,
-        [](const auto& table, std::string_view t) { return table->largest < t; });
+    const auto at =
+        std::lower_bound(tables_.begin(), tables_.end(), target,
+                         [](const auto& table, std::string_view t) { return table->largest < t; });
     Open(static_cast<size_t>(at - tables_.begin()));
     if (current_ != nullptr) current_->Seek(target);
     SkipEnded();

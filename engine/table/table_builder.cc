@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/base/limits.h"
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 
 namespace ashlar {
@@ -12,8 +13,8 @@ namespace {
 
 // A partition is closed when its encoding is about to outgrow one page.
 constexpr size_t kPartitionBytes = kPagePayloadBytes - 400;
-// A record that does not fit into the rest of its extent starts in the next one when it is at most this part
-// of an extent: then one command reads it. Larger ones run through.
+// A record that does not fit into the rest of its extent starts in the next one when it is at most
+// this part of an extent: then one command reads it. Larger ones run through.
 constexpr uint32_t kKeepWholeShare = 16;
 
 }  // namespace
@@ -47,7 +48,8 @@ absl::Status TableBuilder::WriteHalf() {
     io_->Prepare(io::Op::kWrite, extents_, uint64_t{h.first_page} * kPageBytes,
                  {h.base, size_t{h.pages} * kPageBytes}, io::kBackground, &h.commands);
     for (ExtentIo::Command& c : h.commands) {
-      // More runs than the queue is deep: wait for the other half, then for this one's earlier runs.
+      // More runs than the queue is deep: wait for the other half, then for this one's earlier
+      // runs.
       while (lease_.queue().in_flight() == lease_.queue().depth()) {
         std::array<io::Request*, 8> finished;
         const size_t n = lease_.queue().Poll(finished, true);
@@ -111,7 +113,8 @@ absl::Status TableBuilder::Append(std::string_view bytes) {
 }
 
 void TableBuilder::StartFence(std::string_view key, bool continues) {
-  // A partition is never cut between two versions of one key: the top index then needs no such case.
+  // A partition is never cut between two versions of one key: the top index then needs no such
+  // case.
   const size_t estimate = fence_keys_.size() + fences_.size() * 6 + filter_.bytes() + 16;
   if (!fences_.empty() && !continues && estimate > kPartitionBytes) ClosePartition();
   const std::string_view fence =
@@ -167,12 +170,12 @@ absl::Status TableBuilder::Add(EntryKind kind, SequenceNumber sequence, std::str
     first_record_ = static_cast<uint16_t>(used_);
     StartFence(key, continues);
   }
-  filter_.Add(key);
+  if (!PLANT("table.forget_filter_keys") || footer_.entries % 97 != 0) filter_.Add(key);
   const uint32_t start = next_page_ - 1;
   RETURN_IF_ERROR(Append(scratch_));
   RETURN_IF_ERROR(Append(key));
   RETURN_IF_ERROR(Append(value));
-  fences_.back().run_on = next_page_ - 1 - start;
+  fences_.back().run_on = PLANT("table.forget_run_on") ? 0 : next_page_ - 1 - start;
 
   if (footer_.entries == 0) {
     smallest_ = std::string(key);

@@ -1,5 +1,5 @@
-// Writes one table: records in order, then index partitions, top index, footer. Holds one lease, fills one
-// half of its buffer while the other is being written. One thread.
+// Writes one table: records in order, then index partitions, top index, footer. Holds one lease,
+// fills one half of its buffer while the other is being written. One thread.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ class TableBuilder {
   TableBuilder(ExtentIo* io, const StoreId& store, WriteId id, ExtentSource extents);
   ~TableBuilder();  // waits for what is in flight
 
-  // Strictly ascending by key, for equal keys by falling sequence number; DataLoss otherwise, since the order
-  // comes from media. After an error only the destructor and extents() may be used.
+  // Strictly ascending by key, for equal keys by falling sequence number; DataLoss otherwise, since
+  // the order comes from media. After an error only the destructor and extents() may be used.
   absl::Status Add(EntryKind kind, SequenceNumber sequence, std::string_view key,
                    std::string_view value);
 
-  // Writes the rest and waits for every write to complete: not yet durable, that takes a device flush.
-  // Requires at least one record. The caller sets meta.level.
+  // Writes the rest and waits for every write to complete: not yet durable, that takes a device
+  // flush. Requires at least one record. The caller sets meta.level.
   absl::StatusOr<TableMeta> Finish();
 
   uint64_t entries() const { return footer_.entries; }
@@ -49,9 +49,9 @@ class TableBuilder {
     size_t pending = 0;
   };
 
-  absl::Status OpenPage();                 // the next page, zeroed, becomes page_
+  absl::Status OpenPage();                  // the next page, zeroed, becomes page_
   absl::Status SealCurrent(PageKind kind);  // ends page_
-  absl::Status WriteHalf();                // submits the current half and turns to the other
+  absl::Status WriteHalf();                 // submits the current half and turns to the other
   absl::Status Await(Half* half);
   absl::Status Append(std::string_view bytes);  // into the payload, over as many pages as it takes
   absl::Status AppendStream(PageKind kind, std::string_view bytes);  // whole pages of index

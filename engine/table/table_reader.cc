@@ -113,13 +113,12 @@ absl::StatusOr<std::shared_ptr<const Partition>> TableReader::Part(const TableMe
 
 namespace {
 
-// The fence of the first page that can hold `key`: the last one not greater, moved to the front over pages
-// that begin with further versions of the same key.
+// The fence of the first page that can hold `key`: the last one not greater, moved to the front
+// over pages that begin with further versions of the same key.
 size_t FenceFor(const Partition& partition, std::string_view key) {
   const auto& fences = partition.fences;
-  const auto after =
-      std::upper_bound(fences.begin(), fences.end(), key,
-                       [](std::string_view k, const Fence& f) { return k < f.key; });
+  const auto after = std::upper_bound(fences.begin(), fences.end(), key,
+                                      [](std::string_view k, const Fence& f) { return k < f.key; });
   size_t i = after == fences.begin() ? 0 : static_cast<size_t>(after - fences.begin()) - 1;
   while (i > 0 && fences[i].continues && fences[i].key == key) --i;
   return i;
@@ -224,7 +223,8 @@ class TableIterator : public InternalIterator {
   bool PositionWithoutIndex() {
     const uint32_t per_extent = reader_.io_->extent_bytes() / kPageBytes;
     page_ = meta_->dropped_extents * per_extent;
-    // The pages behind the data fail verification as data: reported, if the footer can't say where they start.
+    // The pages behind the data fail verification as data: reported, if the footer can't say where
+    // they start.
     if (top_ == nullptr) end_ = meta_->pages - meta_->tail_pages;
     return SkipDamage();
   }
@@ -272,7 +272,8 @@ class TableIterator : public InternalIterator {
     }
   }
 
-  // Whether the error is damage that is to be passed over; reports it, or keeps it as the end of the stream.
+  // Whether the error is damage that is to be passed over; reports it, or keeps it as the end of
+  // the stream.
   bool Passes(const absl::Status& s) {
     if (damage_ == nullptr) {
       status_ = s;
@@ -351,7 +352,7 @@ void TableReader::Verify(const TableMeta& meta, const DamageSink& damage, uint64
       }
       for (uint32_t i = 0; i < n; ++i, ++at, ++*pages) {
         if (top == nullptr && at >= data_end) continue;
-        const PageKind kind = at < data_end ? PageKind::kData
+        const PageKind kind = at < data_end                       ? PageKind::kData
                               : at < meta.pages - meta.tail_pages ? PageKind::kIndex
                               : at < meta.pages - 1               ? PageKind::kTop
                                                                   : PageKind::kFooter;

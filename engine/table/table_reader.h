@@ -1,5 +1,5 @@
-// Reads tables: one key, a stream, or every byte. Holds no state of a table; decoded indexes live in the
-// IndexCache. Any thread. Damage is DataLoss naming table, extent, page and byte.
+// Reads tables: one key, a stream, or every byte. Holds no state of a table; decoded indexes live
+// in the IndexCache. Any thread. Damage is DataLoss naming table, extent, page and byte.
 #pragma once
 
 #include <cstdint>
@@ -29,21 +29,21 @@ class TableReader {
       : io_(io), cache_(cache), store_(store) {}
 
   enum class Found { kNo, kValue, kDeleted };
-  // The newest record for `key` at or before `sequence`. One device command when the index is cached and the
-  // record is at most a lease's buffer.
+  // The newest record for `key` at or before `sequence`. One device command when the index is
+  // cached and the record is at most a lease's buffer.
   absl::StatusOr<Found> Get(const TableMeta& meta, std::string_view key, SequenceNumber sequence,
                             std::string* value) const;
 
-  // The records within the table's bounds. With `damage` a damaged page is reported and passed over, and the
-  // stream goes on behind it; without, it ends there with the error.
+  // The records within the table's bounds. With `damage` a damaged page is reported and passed
+  // over, and the stream goes on behind it; without, it ends there with the error.
   std::unique_ptr<InternalIterator> NewIterator(std::shared_ptr<const TableMeta> meta,
                                                 DamageSink damage = nullptr) const;
 
   // How many of the table's first extents hold nothing that a key >= smallest needs.
   absl::StatusOr<uint32_t> ExtentsBefore(const TableMeta& meta, std::string_view smallest) const;
 
-  // Reads and verifies every page still owned, the order and count of the records, and that fences and
-  // filters answer for each.
+  // Reads and verifies every page still owned, the order and count of the records, and that fences
+  // and filters answer for each.
   void Verify(const TableMeta& meta, const DamageSink& damage, uint64_t* pages,
               uint64_t* entries) const;
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/limits.h"
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 #include "engine/format/checksum.h"
 #include "engine/wal/record_reader.h"
@@ -44,10 +45,11 @@ absl::Status ManifestLog::Write(std::string_view payload) {
     header.previous_checksum = previous_checksum_;
     SealRecord(lease.buffer(), &header, StreamSeed(store_, id_));
     for (const auto& copy : copies_) {
+      if (PLANT("manifest.one_copy") && &copy == &copies_[1]) continue;
       RETURN_IF_ERROR(io_->Write(lease.queue(), copy, offset_, {lease.buffer(), bytes}, false));
     }
     // What the next fragment says of this one must be true.
-    RETURN_IF_ERROR(io_->Flush(lease.queue()));
+    if (!PLANT("manifest.skip_flush")) RETURN_IF_ERROR(io_->Flush(lease.queue()));
     if (offset_ == 0) first_checksum_ = header.checksum;
     previous_checksum_ = header.checksum;
     offset_ += bytes;
@@ -101,14 +103,14 @@ absl::StatusOr<ManifestState> ReadManifest(ExtentIo* io, const Superblock& sb) {
       },
       nullptr, &report));
   if (report.records == 0 || report.first_checksum != sb.manifest_first_checksum || !complete) {
-    return absl::DataLossError(
-        absl::StrCat("manifest: ", io->Where(copies[0][0], 0), " and ", io->Where(copies[1][0], 0),
-                     ": not the manifest that the superblock names"));
+    return absl::DataLossError(absl::StrCat("manifest: ", io->Where(copies[0][0], 0), " and ",
+                                            io->Where(copies[1][0], 0),
+                                            ": not the manifest that the superblock names"));
   }
   RETURN_IF_ERROR(CheckVersion(*state.version));
   for (const auto& d : report.copy_damage) {
-    // A crash between the two copies of the last edit leaves it in one: no damage, unless the store was closed
-    // behind it.
+    // A crash between the two copies of the last edit leaves it in one: no damage, unless the store
+    // was closed behind it.
     if (d.last_record && sb.owner != Owner()) continue;
     state.damaged.emplace_back(absl::StrCat("manifest copy ", d.copy), d.where);
   }

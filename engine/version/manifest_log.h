@@ -1,5 +1,5 @@
-// Writes the manifest: a snapshot in new extents, then edits behind it, both copies durable before an edit
-// counts. One thread at a time.
+// Writes the manifest: a snapshot in new extents, then edits behind it, both copies durable before
+// an edit counts. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,14 @@ class ManifestLog {
   // Bytes a copy should have to hold a snapshot of `version` and a good many edits.
   static uint64_t WantedBytes(const Version& version, uint32_t lba_bytes);
 
-  // Starts a new manifest in `copies` (equal in number) with a snapshot of `version`, made durable. The superblock
-  // has to be pointed to it next. ResourceExhausted when the snapshot does not fit.
+  // Starts a new manifest in `copies` (equal in number) with a snapshot of `version`, made durable.
+  // The superblock has to be pointed to it next. ResourceExhausted when the snapshot does not fit.
   absl::Status Start(WriteId id, std::array<std::vector<ExtentId>, 2> copies,
                      const Version& version);
 
-  // Appends one edit and makes it durable in both copies. OutOfRange, with nothing written, when there is no
-  // room: start a new manifest. After any other error nothing may be appended: start a new one.
+  // Appends one edit and makes it durable in both copies. OutOfRange, with nothing written, when
+  // there is no room: start a new manifest. After any other error nothing may be appended: start a
+  // new one.
   absl::Status Append(const VersionEdit& edit);
 
   WriteId id() const { return id_; }

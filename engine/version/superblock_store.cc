@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 
 namespace ashlar {
@@ -16,7 +17,8 @@ struct Copy {
   std::string detail;
 };
 
-absl::Status ReadCopy(ExtentIo* io, ExtentIo::Lease& lease, int copy, uint64_t store_bytes, Copy* out) {
+absl::Status ReadCopy(ExtentIo* io, ExtentIo::Lease& lease, int copy, uint64_t store_bytes,
+                      Copy* out) {
   const uint64_t at = SuperblockPlace(copy, store_bytes);
   if (at + io->geometry().lba_bytes > io->geometry().capacity_bytes()) {
     out->parse = SuperblockParse::kDamaged;
@@ -30,8 +32,7 @@ absl::Status ReadCopy(ExtentIo* io, ExtentIo::Lease& lease, int copy, uint64_t s
     return absl::OkStatus();
   }
   out->parse = ParseSuperblock(lease.buffer(), copy, &out->sb, &out->detail);
-  if (out->parse == SuperblockParse::kOk && out->sb.store_bytes != store_bytes &&
-      copy >= 2) {
+  if (out->parse == SuperblockParse::kOk && out->sb.store_bytes != store_bytes && copy >= 2) {
     out->parse = SuperblockParse::kDamaged;
     out->detail = "it speaks of a store of another size";
   }
@@ -80,7 +81,7 @@ absl::StatusOr<SuperblockScan> ReadSuperblocks(ExtentIo* io) {
     scan.highest_generation = std::max(scan.highest_generation, sb.generation);
     scan.highest_epoch = std::max(scan.highest_epoch, sb.epoch);
     const uint64_t content = ContentChecksum(sb);
-    bool trusted = false;
+    bool trusted = PLANT("superblock.trust_alone");
     for (int k = 0; k < kSuperblockCopies && !trusted; ++k) {
       if (k == i || copies[k].parse != SuperblockParse::kOk) continue;
       const uint64_t other = ContentChecksum(copies[k].sb);
@@ -95,9 +96,9 @@ absl::StatusOr<SuperblockScan> ReadSuperblocks(ExtentIo* io) {
     std::string found;
     for (int i = 0; i < kSuperblockCopies; ++i) {
       absl::StrAppend(&found, i == 0 ? "" : "; ", "copy ", i, ": ",
-                      copies[i].parse == SuperblockParse::kOk         ? "alone of its generation"
+                      copies[i].parse == SuperblockParse::kOk        ? "alone of its generation"
                       : copies[i].parse == SuperblockParse::kNotOurs ? "no signature"
-                                                                      : copies[i].detail);
+                                                                     : copies[i].detail);
     }
     return absl::DataLossError(absl::StrCat("superblock: no two copies agree (", found, ")"));
   }
@@ -118,8 +119,8 @@ absl::StatusOr<SuperblockScan> ReadSuperblocks(ExtentIo* io) {
       continue;
     }
     const uint64_t generation = copies[i].sb.generation;
-    auto& list = i < 2 && second_half_begun && generation <= best->generation ? scan.damaged
-                                                                              : scan.outdated;
+    auto& list =
+        i < 2 && second_half_begun && generation <= best->generation ? scan.damaged : scan.outdated;
     list.emplace_back(i, absl::StrCat("generation ", generation, " instead of ", best->generation));
   }
   return scan;
@@ -133,10 +134,12 @@ absl::Status WriteSuperblocks(ExtentIo* io, const Superblock& next) {
     for (int copy = half; copy < half + 2; ++copy) {
       std::memset(block, 0, lba_bytes);
       EncodeSuperblock(next, copy, block);
-      RETURN_IF_ERROR(io->WriteRaw(lease.queue(), SuperblockPlace(copy, next.store_bytes),
-                                   {block, lba_bytes}));
+      RETURN_IF_ERROR(
+          io->WriteRaw(lease.queue(), SuperblockPlace(copy, next.store_bytes), {block, lba_bytes}));
     }
-    RETURN_IF_ERROR(io->Flush(lease.queue()));
+    if (half == 2 || !PLANT("superblock.skip_middle_flush")) {
+      RETURN_IF_ERROR(io->Flush(lease.queue()));
+    }
   }
   std::byte expected[kSuperblockBytes];
   for (int copy = 0; copy < kSuperblockCopies; ++copy) {

@@ -11,8 +11,7 @@ namespace {
 std::string Name(WriteId id) { return absl::StrCat("table ", id.epoch, ".", id.counter); }
 
 absl::Status Contradiction(absl::string_view what, WriteId id) {
-  return absl::DataLossError(
-      absl::StrCat("manifest: ", what, " ", id.epoch, ".", id.counter));
+  return absl::DataLossError(absl::StrCat("manifest: ", what, " ", id.epoch, ".", id.counter));
 }
 
 }  // namespace
@@ -24,8 +23,9 @@ std::vector<TablePtr> Version::AllTables() const {
 }
 
 const TablePtr* Version::InRun(std::string_view key) const {
-  const auto it = std::lower_bound(run.begin(), run.end(), key,
-                                   [](const TablePtr& t, std::string_view k) { return t->largest < k; });
+  const auto it =
+      std::lower_bound(run.begin(), run.end(), key,
+                       [](const TablePtr& t, std::string_view k) { return t->largest < k; });
   return it == run.end() || key < (*it)->smallest ? nullptr : &*it;
 }
 
@@ -59,8 +59,8 @@ absl::StatusOr<AppliedEdit> ApplyEdit(const Version& base, const VersionEdit& ed
     if (list == nullptr) return Contradiction("shortens an unknown table", s.table);
     const TableMeta& old = **it;
     if (s.dropped_extents < old.dropped_extents ||
-        s.dropped_extents - old.dropped_extents >= old.extents.size() || s.smallest < old.smallest ||
-        s.smallest > old.largest) {
+        s.dropped_extents - old.dropped_extents >= old.extents.size() ||
+        s.smallest < old.smallest || s.smallest > old.largest) {
       return Contradiction("shortens past its end table", s.table);
     }
     auto shorter = std::make_shared<TableMeta>(old);
@@ -96,7 +96,8 @@ absl::StatusOr<AppliedEdit> ApplyEdit(const Version& base, const VersionEdit& ed
     next->segments.erase(it);
   }
   for (const SegmentMeta& s : edit.assign_segments) {
-    if (!next->segments.emplace(s.id, s).second) return Contradiction("assigns twice segment", s.id);
+    if (!next->segments.emplace(s.id, s).second)
+      return Contradiction("assigns twice segment", s.id);
   }
   if (edit.last_sequence) next->last_sequence = *edit.last_sequence;
   return AppliedEdit{std::move(next), std::move(released)};
@@ -120,8 +121,8 @@ absl::Status CheckVersion(const Version& version) {
   }
   for (size_t i = 1; i < version.level0.size(); ++i) {
     if (version.level0[i - 1]->min_sequence <= version.level0[i]->max_sequence) {
-      return absl::DataLossError(absl::StrCat("manifest: ", Name(version.level0[i - 1]->id), " and ",
-                                              Name(version.level0[i]->id),
+      return absl::DataLossError(absl::StrCat("manifest: ", Name(version.level0[i - 1]->id),
+                                              " and ", Name(version.level0[i]->id),
                                               " of level 0 share sequence numbers"));
     }
   }

@@ -1,4 +1,5 @@
-// The set of tables and segments at one moment, immutable, and how an edit leads from one to the next.
+// The set of tables and segments at one moment, immutable, and how an edit leads from one to the
+// next.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,8 @@ struct Version {
   const TablePtr* InRun(std::string_view key) const;
 };
 
-// The version that `edit` makes of `base`, and the extents it no longer owns. DataLoss, naming what does not
-// fit, when the edit contradicts the base: the bytes come from media.
+// The version that `edit` makes of `base`, and the extents it no longer owns. DataLoss, naming what
+// does not fit, when the edit contradicts the base: the bytes come from media.
 struct AppliedEdit {
   std::shared_ptr<const Version> version;
   std::vector<ExtentId> released;

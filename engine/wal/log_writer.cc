@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 #include "engine/format/checksum.h"
 
@@ -16,8 +17,8 @@ constexpr uint32_t kMarkBytes = kRecordHeaderBytes;
 
 uint64_t RoundUp(uint64_t v, uint64_t grain) { return (v + grain - 1) / grain * grain; }
 
-// What a group can take in a segment, at most: each fragment fills a buffer but for kMinFragment, a header and
-// alignment, and each buffer is padded to an LBA. Twice an LBA and a mark behind it.
+// What a group can take in a segment, at most: each fragment fills a buffer but for kMinFragment, a
+// header and alignment, and each buffer is padded to an LBA. Twice an LBA and a mark behind it.
 uint64_t GroupBytes(uint64_t payload, uint32_t buffer_bytes, uint32_t lba_bytes) {
   const uint64_t per_buffer = buffer_bytes - kMinFragment - kRecordHeaderBytes - kRecordAlign;
   const uint64_t buffers = payload / per_buffer + 2;
@@ -54,8 +55,8 @@ uint64_t LogWriter::MaxPayload(uint64_t segment_bytes, uint32_t buffer_bytes, ui
 
 absl::Status LogWriter::StartSegment(const SegmentMeta& segment) {
   RETURN_IF_ERROR(SubmitBuffer(false));
-  // The old segment's extents are freed once its memtable is a table: nothing may still be on its way there, and
-  // nothing may have to be repeated.
+  // The old segment's extents are freed once its memtable is a table: nothing may still be on its
+  // way there, and nothing may have to be repeated.
   RETURN_IF_ERROR(Collect(Wait::kAll));
   segment_ = segment;
   seed_ = StreamSeed(store_, segment.id);
@@ -119,7 +120,9 @@ absl::Status LogWriter::RepeatFull() {
 
 absl::Status LogWriter::TakeBuffer() {
   if (current_taken_) return absl::OkStatus();
-  while (buffers_[current_].pending > 0 || !buffers_[current_].commands.empty()) {
+  if (PLANT("log.reuse_buffer_in_flight")) buffers_[current_].commands.clear();
+  while ((buffers_[current_].pending > 0 && !PLANT("log.reuse_buffer_in_flight")) ||
+         !buffers_[current_].commands.empty()) {
     RETURN_IF_ERROR(Collect(Wait::kOne));
   }
   current_taken_ = true;
@@ -170,7 +173,7 @@ absl::Status LogWriter::AppendRecord(RecordHeader* header, std::span<const std::
     }
   }
   header->payload_bytes = static_cast<uint32_t>(to - at) - kRecordHeaderBytes;
-  header->last = parts->empty();
+  header->last = parts->empty() || PLANT("log.every_fragment_is_last");
   header->position = end();
   header->previous_checksum = previous_checksum_;
   header->durable = durable_;
@@ -216,10 +219,11 @@ absl::Status LogWriter::MakeDurable() {
   const io::Geometry& geometry = io_->geometry();
   const LogPosition target = tail_;
   RETURN_IF_ERROR(RepeatFull());
-  const bool fua = geometry.volatile_cache && geometry.native_fua && !dirty_;
+  const bool fua =
+      geometry.volatile_cache && geometry.native_fua && (!dirty_ || PLANT("log.fua_covers_all"));
   RETURN_IF_ERROR(SubmitBuffer(fua));
   RETURN_IF_ERROR(Collect(Wait::kAll));
-  if (geometry.volatile_cache && !fua) {
+  if (geometry.volatile_cache && !fua && !PLANT("log.skip_flush")) {
     if (absl::Status s = io_->Flush(*queue_); !s.ok()) return broken_ = s;
   }
   dirty_ = false;

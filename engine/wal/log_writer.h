@@ -1,8 +1,9 @@
-// Appends groups of changes to the open log segment. Externally synchronised: whoever leads the writers.
+// Appends groups of changes to the open log segment. Externally synchronised: whoever leads the
+// writers.
 //
-// Bytes go append -> buffer -> device; at most kLogWritesInFlight buffers are in flight, and no LBA is written
-// twice but to repeat a write that failed for lack of space. After any other failed write or flush the writer
-// is broken: every later call returns that error.
+// Bytes go append -> buffer -> device; at most kLogWritesInFlight buffers are in flight, and no LBA
+// is written twice but to repeat a write that failed for lack of space. After any other failed
+// write or flush the writer is broken: every later call returns that error.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,8 @@ class LogWriter {
             std::span<std::byte> memory);
   ~LogWriter();
 
-  // Waits until the device has all that was appended, and goes on in `segment`, whose extents a durable edit has
-  // assigned.
+  // Waits until the device has all that was appended, and goes on in `segment`, whose extents a
+  // durable edit has assigned.
   absl::Status StartSegment(const SegmentMeta& segment);
   WriteId segment() const { return segment_.id; }
 
@@ -40,8 +41,8 @@ class LogWriter {
   // The largest payload for which Fits is true in an empty segment of `segment_bytes`.
   static uint64_t MaxPayload(uint64_t segment_bytes, uint32_t buffer_bytes, uint32_t lba_bytes);
 
-  // One group, whole or not at all after a crash: the parts one after the other are its payload. Requires
-  // Fits. It lies in the buffer when this returns, unless that was full.
+  // One group, whole or not at all after a crash: the parts one after the other are its payload.
+  // Requires Fits. It lies in the buffer when this returns, unless that was full.
   absl::Status Append(SequenceNumber first_sequence, std::span<const std::string_view> parts);
   // A record that says how far the log is durable.
   absl::Status AppendMark(SequenceNumber next_sequence);
@@ -88,10 +89,10 @@ class LogWriter {
   uint64_t start_ = 0;  // offset in the segment of the current buffer's first byte
   uint32_t used_ = 0;   // bytes in the current buffer
   uint64_t previous_checksum_ = 0;
-  LogPosition tail_;     // behind the last record appended
-  LogPosition durable_;  // the tail as of the last time everything was durable
+  LogPosition tail_;        // behind the last record appended
+  LogPosition durable_;     // the tail as of the last time everything was durable
   bool unvouched_ = false;  // a group was appended since the last mark
-  bool dirty_ = false;   // writes without FUA since the last flush
+  bool dirty_ = false;      // writes without FUA since the last flush
   absl::Status broken_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/limits.h"
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 #include "engine/format/checksum.h"
 #include "io/check.h"
@@ -27,8 +28,8 @@ class Window {
     if (offset < begin_ || offset + want > begin_ + bytes_.size()) {
       const uint64_t begin = offset / kPageBytes * kPageBytes;
       // The first window is small: most streams of a store that was closed in order end early.
-      const uint64_t target = std::min<uint64_t>(begin_ == 0 && bytes_.empty() ? want : 4 * want,
-                                                 size_ - begin);
+      const uint64_t target =
+          std::min<uint64_t>(begin_ == 0 && bytes_.empty() ? want : 4 * want, size_ - begin);
       const uint64_t end = std::max(begin + target, std::min(offset + want, size_));
       std::vector<std::byte> bytes((end - begin + kPageBytes - 1) / kPageBytes * kPageBytes);
       ExtentIo::Lease lease = io_->Acquire();
@@ -84,9 +85,9 @@ class Replay {
         offset = record.header.position.offset + RecordBytes(record.header.payload_bytes);
         continue;
       }
-      // The stream ends here, or the chain does: it goes on if the next stream's first record says so. With
-      // nothing read yet there is no chain: what a later stream holds lies behind a hole.
-      if (chain_ && s + 1 < streams_.size()) {
+      // The stream ends here, or the chain does: it goes on if the next stream's first record says
+      // so. With nothing read yet there is no chain: what a later stream holds lies behind a hole.
+      if ((chain_ || PLANT("recovery.begin_behind_a_hole")) && s + 1 < streams_.size()) {
         ASSIGN_OR_RETURN(found, Next(s + 1, 0, &record));
         if (found) {
           ++s;
@@ -101,14 +102,16 @@ class Replay {
   }
 
  private:
-  // The chain's next record in stream s: at `offset`, or at the next LBA when what is in between is padding.
+  // The chain's next record in stream s: at `offset`, or at the next LBA when what is in between is
+  // padding.
   absl::StatusOr<bool> Next(size_t s, uint64_t offset, Parsed* record) {
     ASSIGN_OR_RETURN(bool found, ParseAt(s, offset, record));
     const uint64_t lba = io_->block_bytes();
     if (!found && offset % lba != 0) {
       ASSIGN_OR_RETURN(found, ParseAt(s, (offset + lba - 1) / lba * lba, record));
     }
-    return found && (!chain_ || record->header.previous_checksum == *chain_);
+    return found && (!chain_ || record->header.previous_checksum == *chain_ ||
+                     PLANT("recovery.ignore_chain"));
   }
 
   absl::StatusOr<bool> ParseAt(size_t s, uint64_t offset, Parsed* record) {
@@ -124,9 +127,8 @@ class Replay {
       }
       Parsed here;
       here.copy = c;
-      if (bytes.ok() &&
-          ParseRecord(*bytes, {streams_[s].id.raw(), offset}, seeds_[s], &here.header,
-                      &here.payload) == RecordParse::kOk) {
+      if (bytes.ok() && ParseRecord(*bytes, {streams_[s].id.raw(), offset}, seeds_[s], &here.header,
+                                    &here.payload) == RecordParse::kOk) {
         if (!found) *record = here;
         found = true;
       } else {
@@ -170,8 +172,8 @@ class Replay {
     return sink_(h.first_sequence, payload_);
   }
 
-  // Nothing chains at (*s, *offset). Looks for a record behind it that was made when it was durable already: then
-  // this is damage. With a sink for damage the replay goes on there.
+  // Nothing chains at (*s, *offset). Looks for a record behind it that was made when it was durable
+  // already: then this is damage. With a sink for damage the replay goes on there.
   absl::StatusOr<bool> FindProof(size_t* s, uint64_t* offset) {
     const LogPosition end = {streams_[*s].id.raw(), *offset};
     const uint64_t lba = io_->block_bytes();
@@ -180,7 +182,8 @@ class Replay {
       while (at + kRecordHeaderBytes <= windows_[t].front().size()) {
         Parsed record;
         ASSIGN_OR_RETURN(const bool found, ParseAt(t, at, &record));
-        if (found && (t != *s || at >= *offset) && record.header.durable > end) {
+        if (found && !PLANT("recovery.truncate_at_damage") && (t != *s || at >= *offset) &&
+            record.header.durable > end) {
           const absl::Status why = absl::DataLossError(
               absl::StrCat(streams_[*s].name, ": ", WhereIs(*s, 0, BehindPadding(*s, *offset)),
                            ": a record that had been made durable does not verify"));
@@ -192,7 +195,8 @@ class Replay {
           in_group_ = false;
           return true;
         }
-        // Records of one write lie back to back: follow them, so that the last of a write is seen too.
+        // Records of one write lie back to back: follow them, so that the last of a write is seen
+        // too.
         at = found ? at + RecordBytes(record.header.payload_bytes) : at / lba * lba + lba;
       }
     }

@@ -1,6 +1,6 @@
-// Replays chains of records: the log's segments, or a manifest in its copies. Tells the torn end of a chain
-// from damage inside it: a record that can't be read ends the chain, unless a later one says that it had been
-// durable. Reads only; one thread.
+// Replays chains of records: the log's segments, or a manifest in its copies. Tells the torn end of
+// a chain from damage inside it: a record that can't be read ends the chain, unless a later one
+// says that it had been durable. Reads only; one thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@
 
 namespace ashlar {
 
-// One stream, once or in several equal copies; a record is read from the first copy in which it verifies.
+// One stream, once or in several equal copies; a record is read from the first copy in which it
+// verifies.
 struct RecordStream {
   std::string name;  // for messages: "log segment 3.1", "manifest"
   WriteId id;
@@ -25,11 +26,11 @@ struct RecordStream {
 
 struct ReplayReport {
   uint64_t records = 0;
-  LogPosition end;               // behind the last record
-  uint64_t first_checksum = 0;   // of the very first record
+  LogPosition end;              // behind the last record
+  uint64_t first_checksum = 0;  // of the very first record
   uint64_t last_checksum = 0;
-  // Copies in which a record that another copy has does not verify: copy number and place. The last record is
-  // told apart: a crash between the copies leaves it so.
+  // Copies in which a record that another copy has does not verify: copy number and place. The last
+  // record is told apart: a crash between the copies leaves it so.
   struct CopyDamage {
     size_t copy;
     std::string where;
@@ -43,8 +44,8 @@ using PayloadSink = std::function<absl::Status(SequenceNumber first_sequence, st
 // Called with what is damaged; null makes it the end, with DataLoss.
 using ReplayDamage = std::function<void(const std::string& what, const absl::Status& why)>;
 
-// `streams` in ascending order of id. With `damage` what can't be read is reported and passed over: later
-// records are then delivered though earlier ones are lost.
+// `streams` in ascending order of id. With `damage` what can't be read is reported and passed over:
+// later records are then delivered though earlier ones are lost.
 absl::Status ReplayRecords(ExtentIo* io, const StoreId& store,
                            const std::vector<RecordStream>& streams, const PayloadSink& sink,
                            const ReplayDamage& damage, ReplayReport* report);

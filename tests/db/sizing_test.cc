@@ -6,7 +6,8 @@
 namespace ashlar {
 namespace {
 
-// A store that was filled to its reserve with little memory must open with much, and the other way round.
+// A store that was filled to its reserve with little memory must open with much, and the other way
+// round.
 TEST(Sizing, TheReserveIsTheSameWhateverTheMemory) {
   for (const uint64_t store : {64ull << 20, 1ull << 30, 20ull << 30, 2ull << 40}) {
     for (const uint32_t extent : {64u << 10, 1u << 20, 4u << 20}) {

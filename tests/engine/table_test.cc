@@ -71,21 +71,24 @@ TEST_P(TableShapes, GivesBackEveryRecordByStreamAndByKey) {
   }
   uint64_t pages = 0, entries = 0;
   int damages = 0;
-  floor.tables->Verify(*meta, [&](const std::string&, const absl::Status& why) {
-    ++damages;
-    ADD_FAILURE() << why;
-  }, &pages, &entries);
+  floor.tables->Verify(
+      *meta,
+      [&](const std::string&, const absl::Status& why) {
+        ++damages;
+        ADD_FAILURE() << why;
+      },
+      &pages, &entries);
   EXPECT_EQ(pages, meta->pages);
   EXPECT_EQ(entries, records.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, TableShapes,
-                         testing::Combine(testing::Values(1u, 2u, 3u),
-                                          testing::Values(64u << 10, 1u << 20),
-                                          testing::Values(size_t{300}, size_t{5000},
-                                                          size_t{200000})));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, TableShapes,
+    testing::Combine(testing::Values(1u, 2u, 3u), testing::Values(64u << 10, 1u << 20),
+                     testing::Values(size_t{300}, size_t{5000}, size_t{200000})));
 
-// A lookup whose index is cached costs one device command, also when the record runs on into further pages.
+// A lookup whose index is cached costs one device command, also when the record runs on into
+// further pages.
 TEST(Table, OneCommandForAGet) {
   Floor floor;
   std::vector<TestRecord> records;
@@ -155,13 +158,14 @@ TEST(Table, ShortenedFromTheFrontServesTheRest) {
     }
     ASSERT_FALSE(it->Valid());
     uint64_t pages = 0, entries = 0;
-    floor.tables->Verify(shorter, [&](const std::string&, const absl::Status& why) {
-      ADD_FAILURE() << why;
-    }, &pages, &entries);
+    floor.tables->Verify(
+        shorter, [&](const std::string&, const absl::Status& why) { ADD_FAILURE() << why; }, &pages,
+        &entries);
   }
 }
 
-// Every damaged page gives an error naming it, or was not needed; with a sink everything else comes out.
+// Every damaged page gives an error naming it, or was not needed; with a sink everything else comes
+// out.
 TEST(Table, DamageIsNamedAndPassedOver) {
   Floor floor;
   const auto records = Mixed(11, 800, 9000);
@@ -169,18 +173,21 @@ TEST(Table, DamageIsNamedAndPassedOver) {
   ASSERT_TRUE(meta.ok());
   const uint32_t per_extent = floor.io->extent_bytes() / kPageBytes;
   for (uint32_t page = 0; page < meta->pages; ++page) {
-    std::byte* const bytes = floor.Bytes(meta->extents[page / per_extent],
-                                         uint64_t{page % per_extent} * kPageBytes);
+    std::byte* const bytes =
+        floor.Bytes(meta->extents[page / per_extent], uint64_t{page % per_extent} * kPageBytes);
     bytes[1234] ^= std::byte{4};
-    const std::string place =
-        floor.io->Where(meta->extents[page / per_extent], page % per_extent);
+    const std::string place = floor.io->Where(meta->extents[page / per_extent], page % per_extent);
     IndexCache cold(0);
     TableReader reader(floor.io.get(), &cold, floor.store);
     bool named = false;
     uint64_t pages = 0, entries = 0;
-    reader.Verify(*meta, [&](const std::string&, const absl::Status& why) {
-      named |= absl::IsDataLoss(why) && std::string(why.message()).find(place) != std::string::npos;
-    }, &pages, &entries);
+    reader.Verify(
+        *meta,
+        [&](const std::string&, const absl::Status& why) {
+          named |=
+              absl::IsDataLoss(why) && std::string(why.message()).find(place) != std::string::npos;
+        },
+        &pages, &entries);
     EXPECT_TRUE(named) << page;
 
     size_t lost = 0, i = 0;
@@ -188,8 +195,8 @@ TEST(Table, DamageIsNamedAndPassedOver) {
     auto it = reader.NewIterator(std::make_shared<TableMeta>(*meta),
                                  [&](const std::string&, const absl::Status&) { ++reports; });
     for (it->SeekToFirst(); it->Valid(); it->Next(), ++i) {
-      while (i < records.size() && (records[i].key != it->key() ||
-                                    records[i].sequence != it->sequence())) {
+      while (i < records.size() &&
+             (records[i].key != it->key() || records[i].sequence != it->sequence())) {
         ++i;
         ++lost;
       }
@@ -199,7 +206,7 @@ TEST(Table, DamageIsNamedAndPassedOver) {
     lost += records.size() - i;
     EXPECT_TRUE(it->status().ok()) << it->status();
     EXPECT_TRUE(reports > 0 || lost == 0) << page;  // an index page may not have been needed
-    EXPECT_LT(lost, 150u) << page;  // what lies in or runs through one page
+    EXPECT_LT(lost, 150u) << page;                  // what lies in or runs through one page
     bytes[1234] ^= std::byte{4};
   }
 }

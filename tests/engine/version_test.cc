@@ -103,7 +103,8 @@ TEST(ExtentMap, AccountsForEveryExtent) {
   EXPECT_TRUE(absl::IsDataLoss(map.Claim({ExtentId{1024}})));
   EXPECT_TRUE(absl::IsDataLoss(map.Claim({ExtentId{0}})));  // a superblock's
   auto one = map.Allocate(Purpose::kManifest, 4), two = map.Allocate(Purpose::kManifest, 4);
-  EXPECT_GT(std::abs(static_cast<int>(Raw(one->front())) - static_cast<int>(Raw(two->front()))), 200);
+  EXPECT_GT(std::abs(static_cast<int>(Raw(one->front())) - static_cast<int>(Raw(two->front()))),
+            200);
 }
 
 // ---- manifest ----
@@ -245,7 +246,8 @@ TEST_F(SuperblockTest, AnUpdateMayStopAnywhere) {
   std::byte fresh[4][512];
   for (int c = 0; c < 4; ++c) EncodeSuperblock(next, c, fresh[c]);
   for (int stage = 0; stage < 2; ++stage) {
-    // Stage 0: copies 0, 1 in flight. Stage 1: those are new, 2 and 3 in flight. Each old, new or torn.
+    // Stage 0: copies 0, 1 in flight. Stage 1: those are new, 2 and 3 in flight. Each old, new or
+    // torn.
     for (int state = 0; state < 9; ++state) {
       const int base = stage * 2;
       std::vector<std::byte> kept[4];
@@ -281,7 +283,7 @@ TEST(Visibility, KeepsWhatSomeoneCanSee) {
   EXPECT_TRUE(some.Keep("a", 7));   // seen at 7
   EXPECT_FALSE(some.Keep("a", 6));  // hidden by 7 from all
   EXPECT_FALSE(some.Keep("a", 5));
-  EXPECT_TRUE(some.Keep("a", 4));   // seen at 4
+  EXPECT_TRUE(some.Keep("a", 4));  // seen at 4
   EXPECT_FALSE(some.Keep("a", 2));
   EXPECT_TRUE(some.Bottom(4));
   EXPECT_FALSE(some.Bottom(5));
@@ -362,9 +364,9 @@ TEST(Merge, EveryStepLeavesTheSameContents) {
       uint64_t live = 0;
       for (const TablePtr& t : version->run) {
         uint64_t pages = 0;
-        floor.tables->Verify(*t, [](const std::string&, const absl::Status& s) {
-          ADD_FAILURE() << s;
-        }, &pages, &live);
+        floor.tables->Verify(
+            *t, [](const std::string&, const absl::Status& s) { ADD_FAILURE() << s; }, &pages,
+            &live);
       }
       EXPECT_EQ(live, model.size());  // deletes and old versions are gone at the bottom
     }

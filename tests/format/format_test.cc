@@ -1,5 +1,5 @@
-// Encoders and decoders: what goes in comes out, what is not ours is refused, and the offsets are those that
-// FORMAT.md gives.
+// Encoders and decoders: what goes in comes out, what is not ours is refused, and the offsets are
+// those that FORMAT.md gives.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -28,7 +28,8 @@ StoreId Id(uint8_t seed) {
 }
 
 TEST(Varint, TakesOnlyTheShortestForm) {
-  for (const uint64_t v : {uint64_t{0}, uint64_t{127}, uint64_t{128}, uint64_t{1} << 35, UINT64_MAX}) {
+  for (const uint64_t v :
+       {uint64_t{0}, uint64_t{127}, uint64_t{128}, uint64_t{1} << 35, UINT64_MAX}) {
     std::string out;
     AppendVarint(&out, v);
     EXPECT_EQ(out.size(), VarintSize(v));
@@ -38,8 +39,9 @@ TEST(Varint, TakesOnlyTheShortestForm) {
     EXPECT_EQ(got, v);
     EXPECT_TRUE(in.done());
   }
-  for (const std::string& bad : {std::string("\x80\x00", 2), std::string("\x80", 1), std::string(),
-                                std::string(10, '\xff') + '\x01', std::string(9, '\xff') + '\x02'}) {
+  for (const std::string& bad :
+       {std::string("\x80\x00", 2), std::string("\x80", 1), std::string(),
+        std::string(10, '\xff') + '\x01', std::string(9, '\xff') + '\x02'}) {
     Cursor in(bad);
     uint64_t got;
     EXPECT_FALSE(in.Varint(&got));
@@ -339,7 +341,8 @@ TEST(FormatDocument, NamesTheNumbersOfTheCode) {
                            "| 336 | 176 | zero |", "at most 256 KiB", "first 32 bytes"}) {
     EXPECT_NE(doc.find(must), std::string::npos) << must;
   }
-  // Each field of the superblock at its place: a value written by the encoder is found where the table says.
+  // Each field of the superblock at its place: a value written by the encoder is found where the
+  // table says.
   std::byte block[kSuperblockBytes];
   Superblock sb = Sample();
   sb.nsid = 0x01020304;

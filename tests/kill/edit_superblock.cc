@@ -1,5 +1,5 @@
-// Rewrites one field of all four superblock copies of an image, checksums made right: what a later version, or another
-// device, would have written.
+// Rewrites one field of all four superblock copies of an image, checksums made right: what a later
+// version, or another device, would have written.
 //
 //   edit_superblock IMAGE version|feature
 #include <cstdio>

@@ -1,5 +1,6 @@
-// A whole store with its background threads and several callers, on a device whose commands overtake each other,
-// run from a seed: random operations against a model, a power cut at a random command, reopening, comparing.
+// A whole store with its background threads and several callers, on a device whose commands
+// overtake each other, run from a seed: random operations against a model, a power cut at a random
+// command, reopening, comparing.
 //
 //   ashlar_sim_test --seed=N --gtest_filter=Simulation.*    replays the run that begins at seed N
 //   ASHLAR_SIM_SEEDS=1000                                   how many seeds, from that one on
@@ -183,8 +184,8 @@ class Life {
   std::vector<Caller>* const callers_;
 };
 
-// The store holds, for each caller, its writes up to some point at or behind the last durable one; goes on from
-// there.
+// The store holds, for each caller, its writes up to some point at or behind the last durable one;
+// goes on from there.
 void Compare(io::MemoryDevice* media, std::vector<Caller>* callers) {
   Options options;
   options.read_only = true;
@@ -245,7 +246,8 @@ void RunSeed(uint64_t seed, Sums* sums) {
     // Sometimes only the process died: what the device still holds in its cache may be lost later.
     if (run.died() && random() % 3 != 0) {
       const uint64_t luck = random() % 4;
-      media->LoseUnflushed([&](size_t) { return luck == 0 ? false : luck == 1 || random() % 2 == 0; });
+      media->LoseUnflushed(
+          [&](size_t) { return luck == 0 ? false : luck == 1 || random() % 2 == 0; });
     }
     auto report = CheckDevice(media.get(), nullptr);
     ASSERT_TRUE(report.ok()) << report.status();
@@ -263,11 +265,11 @@ TEST(Simulation, RandomCallersSurvivePowerCuts) {
   const uint64_t seeds = text != nullptr ? std::strtoull(text, nullptr, 10) : 60 * g_scale / 100;
   Sums sums;
   for (uint64_t i = 0; i < seeds && !HasFailure(); ++i) RunSeed(g_seed + i, &sums);
-  std::printf("simulation: %llu seeds from %llu, %llu power cuts, %llu writes kept, %llu commands\n",
-              static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(g_seed),
-              static_cast<unsigned long long>(sums.cuts),
-              static_cast<unsigned long long>(sums.writes),
-              static_cast<unsigned long long>(sums.commands));
+  std::printf(
+      "simulation: %llu seeds from %llu, %llu power cuts, %llu writes kept, %llu commands\n",
+      static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(g_seed),
+      static_cast<unsigned long long>(sums.cuts), static_cast<unsigned long long>(sums.writes),
+      static_cast<unsigned long long>(sums.commands));
   EXPECT_TRUE(sums.cuts > 0 || seeds == 0);
 }
 

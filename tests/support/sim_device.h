@@ -1,6 +1,7 @@
-// A memory device whose commands take their time: each is carried out, and given back, when its seeded delay has
-// passed, so commands in flight overtake each other. Checks that no buffer changes while in flight. Can die: from
-// the command on that the test names nothing is carried out any more.
+// A memory device whose commands take their time: each is carried out, and given back, when its
+// seeded delay has passed, so commands in flight overtake each other. Checks that no buffer changes
+// while in flight. Can die: from the command on that the test names nothing is carried out any
+// more.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,8 @@ class SimDevice : public io::Device {
                                                        const io::QueueOptions& options,
                                                        const io::Arena& arena) override;
 
-  // Power fails at the n-th command from now: it and all later ones come back with an unknown outcome.
+  // Power fails at the n-th command from now: it and all later ones come back with an unknown
+  // outcome.
   void DieAt(uint64_t n) { dies_at_ = commands_ + n; }
   bool dead() const { return commands_ >= dies_at_; }
   uint64_t commands() const { return commands_; }

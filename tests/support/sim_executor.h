@@ -1,6 +1,6 @@
-// Real threads that hand one baton among them: at each lock, wait and poll the seed says who runs next, and time
-// moves only when all wait. So a store with its background work and several callers runs from a seed, the
-// same way each time. Executor, clock and scheduler in one.
+// Real threads that hand one baton among them: at each lock, wait and poll the seed says who runs
+// next, and time moves only when all wait. So a store with its background work and several callers
+// runs from a seed, the same way each time. Executor, clock and scheduler in one.
 //
 //   SimExecutor sim(seed);
 //   sim.Run([&] { ... open a store with Env{&sim, &sim}; start callers with sim.Start ... });
@@ -24,8 +24,8 @@ class SimExecutor : public Executor, public Clock, public Scheduler {
   explicit SimExecutor(uint64_t seed);
   ~SimExecutor() override;
 
-  // Runs `body` as the first simulated thread, in the calling one. Every thread it starts must have ended when it
-  // returns.
+  // Runs `body` as the first simulated thread, in the calling one. Every thread it starts must have
+  // ended when it returns.
   void Run(const std::function<void()>& body);
 
   std::unique_ptr<Thread> Start(const std::string& name, std::function<void()> body) override;
@@ -41,7 +41,8 @@ class SimExecutor : public Executor, public Clock, public Scheduler {
   // How often the baton changed hands, and a hash over who had it: equal for equal runs.
   uint64_t switches() const { return switches_; }
   uint64_t trace() const { return trace_; }
-  // For choices that belong to the run: a device's delays, a caller's operations. Any simulated thread.
+  // For choices that belong to the run: a device's delays, a caller's operations. Any simulated
+  // thread.
   uint64_t Random();
 
  private:

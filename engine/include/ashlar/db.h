@@ -33,7 +33,7 @@ struct Health {
     kWritable,
     kFull,      // reads and deletes work; writes work again once there is room
     kReadOnly,  // opened so
-    kFailed,    // a write or flush failed: reads work, writes are refused until the store is reopened
+    kFailed,  // a write or flush failed: reads work, writes are refused until the store is reopened
   };
   State state = State::kWritable;
   absl::Status cause;         // why it is not writable
@@ -51,11 +51,12 @@ class DB {
     size_t batch_bytes;  // of WriteBatch::bytes(): min(64 MiB, half a memtable)
   };
 
-  // Opens the store at `path` (a block device or a file) and takes the exclusive claim on it, replays
-  // what the log holds and is ready to write. NotFound; FailedPrecondition when it is not an Ashlar store,
-  // of a newer format, mounted, or on a device that is smaller than the store or not the one it was made
-  // on; Unavailable naming the live process that has it open; DataLoss naming the damaged place. After an
-  // error nothing on the device has changed that an earlier state of the store needs.
+  // Opens the store at `path` (a block device or a file) and takes the exclusive claim on it,
+  // replays what the log holds and is ready to write. NotFound; FailedPrecondition when it is not
+  // an Ashlar store, of a newer format, mounted, or on a device that is smaller than the store or
+  // not the one it was made on; Unavailable naming the live process that has it open; DataLoss
+  // naming the damaged place. After an error nothing on the device has changed that an earlier
+  // state of the store needs.
   static absl::StatusOr<std::unique_ptr<DB>> Open(const Options& options, const std::string& path);
 
   // Closes, as far as Close can; an iterator still alive answers with an error from then on.
@@ -68,14 +69,14 @@ class DB {
   // Deleting a key that is not there is no error.
   absl::Status Delete(const WriteOptions& options, std::string_view key);
 
-  // Applies the batch whole or not at all, after every write that returned before. kDurable: on the media
-  // when it returns OK. kBuffered: in the log's buffer; the death of the process may lose what was not yet
-  // handed to the device (at most 1 ms or 256 KiB of it) and what is in flight (at most 4 such pieces);
-  // loss of power what followed the last device flush, of which there is one a second while such writes
-  // exist. What is lost is always the newest. A kDurable write, Sync and Close make every earlier
-  // write durable. After an error from the device the write is in doubt: when the store is opened again
-  // it is there whole or not at all. ResourceExhausted: no room; batches of deletes alone are taken until
-  // the last reserve.
+  // Applies the batch whole or not at all, after every write that returned before. kDurable: on the
+  // media when it returns OK. kBuffered: in the log's buffer; the death of the process may lose
+  // what was not yet handed to the device (at most 1 ms or 256 KiB of it) and what is in flight (at
+  // most 4 such pieces); loss of power what followed the last device flush, of which there is one a
+  // second while such writes exist. What is lost is always the newest. A kDurable write, Sync and
+  // Close make every earlier write durable. After an error from the device the write is in doubt:
+  // when the store is opened again it is there whole or not at all. ResourceExhausted: no room;
+  // batches of deletes alone are taken until the last reserve.
   virtual absl::Status Write(const WriteOptions& options, const WriteBatch& batch) = 0;
 
   // NotFound (without text) when there is no such key.
@@ -93,9 +94,9 @@ class DB {
   virtual Health health() const = 0;
   virtual Limits limits() const = 0;
 
-  // Makes everything durable, writes the memtable to a table, stops background work and gives the device
-  // back. FailedPrecondition, and nothing happens, while iterators are alive: it says how many. Every later
-  // call answers FailedPrecondition. Closing twice is OK.
+  // Makes everything durable, writes the memtable to a table, stops background work and gives the
+  // device back. FailedPrecondition, and nothing happens, while iterators are alive: it says how
+  // many. Every later call answers FailedPrecondition. Closing twice is OK.
   virtual absl::Status Close() = 0;
 
  protected:

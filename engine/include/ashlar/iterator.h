@@ -1,4 +1,5 @@
-// A forward walk over the store as it was when the iterator was made, in the order of the keys' bytes.
+// A forward walk over the store as it was when the iterator was made, in the order of the keys'
+// bytes.
 #pragma once
 
 #include <string_view>
@@ -7,10 +8,10 @@
 
 namespace ashlar {
 
-// One thread at a time. Must end before the DB: Close answers FailedPrecondition while one is alive, and
-// every call on an iterator after its DB is gone answers with that error and touches nothing else. It
-// holds no table or memtable back: when the store wants them, it goes on by itself over newer ones at the
-// same point in time; what it can still see is kept until it ends.
+// One thread at a time. Must end before the DB: Close answers FailedPrecondition while one is
+// alive, and every call on an iterator after its DB is gone answers with that error and touches
+// nothing else. It holds no table or memtable back: when the store wants them, it goes on by itself
+// over newer ones at the same point in time; what it can still see is kept until it ends.
 class Iterator {
  public:
   virtual ~Iterator() = default;

@@ -1,4 +1,5 @@
-// What a store is opened, read and written with. Every field has its unit, its range and its default.
+// What a store is opened, read and written with. Every field has its unit, its range and its
+// default.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +10,14 @@ namespace ashlar {
 
 enum class LogLevel { kInfo, kWarning, kError };
 
-// Called from any thread, never with a lock held that a call of the DB needs; must not block for long.
+// Called from any thread, never with a lock held that a call of the DB needs; must not block for
+// long.
 using LogSink = std::function<void(LogLevel, std::string_view text)>;
 
 struct Options {
-  // All memory the store takes: memtables, index cache, buffers. Bytes, from 2 MiB. The store's list of
-  // tables (about 150 bytes for each table of 16 MiB) and values handed to the caller come on top.
+  // All memory the store takes: memtables, index cache, buffers. Bytes, from 2 MiB. The store's
+  // list of tables (about 150 bytes for each table of 16 MiB) and values handed to the caller come
+  // on top.
   uint64_t memory_bytes = 256ull << 20;
 
   // Makes the store when `path` names nothing: a sparse file of `create_bytes`. Devices are never
@@ -25,7 +28,8 @@ struct Options {
   // Nothing is written, no claim is taken; the log is replayed into memory. Writes are refused.
   bool read_only = false;
 
-  // How long Open waits for a store whose last owner is gone while its commands still run. Milliseconds.
+  // How long Open waits for a store whose last owner is gone while its commands still run.
+  // Milliseconds.
   uint32_t claim_wait_ms = 5000;
 
   // Where the engine says what it chose and what went wrong. None: it says nothing.

@@ -1,5 +1,5 @@
-// What Get fills: a move-only owner of the bytes of one value. Reuse one Value for many Gets; its buffer
-// is kept. Not thread-safe.
+// What Get fills: a move-only owner of the bytes of one value. Reuse one Value for many Gets; its
+// buffer is kept. Not thread-safe.
 #pragma once
 
 #include <string>

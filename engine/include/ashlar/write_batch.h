@@ -1,5 +1,5 @@
-// A list of changes that is applied whole or not at all, in the order added. Not thread-safe; may be
-// reused after Clear.
+// A list of changes that is applied whole or not at all, in the order added. Not thread-safe; may
+// be reused after Clear.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ class WriteBatch {
   void Clear();
 
   size_t count() const { return count_; }
-  // What the batch takes in the memtable, about: the figure that the limit on batches is about. Keys, values
-  // and kEntryOverhead for each change.
+  // What the batch takes in the memtable, about: the figure that the limit on batches is about.
+  // Keys, values and kEntryOverhead for each change.
   static constexpr size_t kEntryOverhead = 56;
   size_t bytes() const { return rep_.size() + count_ * kEntryOverhead; }
 
