@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/sync.h"
 #include "engine/base/types.h"
+#include "io/check.h"
 #include "io/device.h"
 
 namespace ashlar {
@@ -70,6 +71,13 @@ class ExtentIo {
   io::Device& device() const { return *device_; }
   const io::Geometry& geometry() const { return device_->geometry(); }
   uint32_t extent_bytes() const { return extent_bytes_; }
+  // The LBA of the device the store was made on: what its streams of records are padded to. At least the device's,
+  // which it is until this is set, before the first use.
+  uint32_t store_lba_bytes() const { return store_lba_bytes_; }
+  void set_store_lba_bytes(uint32_t bytes) {
+    CHECK(bytes % geometry().lba_bytes == 0);
+    store_lba_bytes_ = bytes;
+  }
   uint32_t buffer_bytes() const { return buffer_bytes_; }
   std::byte* extra() const { return extra_; }
 
@@ -82,13 +90,17 @@ class ExtentIo {
     std::byte* buffer = nullptr;
   };
   ExtentIo(io::Device* device, uint32_t extent_bytes, uint32_t buffer_bytes)
-      : device_(device), extent_bytes_(extent_bytes), buffer_bytes_(buffer_bytes) {}
+      : device_(device),
+        extent_bytes_(extent_bytes),
+        buffer_bytes_(buffer_bytes),
+        store_lba_bytes_(device->geometry().lba_bytes) {}
   absl::Status At(io::Op op, io::Queue& queue, uint64_t at, std::span<const std::byte> data);
   absl::Status Run(io::Queue& queue, std::vector<Command>& commands);
 
   io::Device* const device_;
   const uint32_t extent_bytes_;
   const uint32_t buffer_bytes_;
+  uint32_t store_lba_bytes_;
   std::unique_ptr<io::Arena> arena_;
   std::byte* extra_ = nullptr;
   std::vector<Slot> slots_;
