@@ -50,9 +50,7 @@ absl::StatusOr<SuperblockScan> Scan(io::Device* device) {
 
 absl::Status LoadManifest(io::Device* device, Loaded* loaded) {
   const Superblock& sb = loaded->scan.current;
-  ASSIGN_OR_RETURN(loaded->io, ExtentIo::Create(device, sb.extent_bytes, 2, kBufferBytes, 0));
-  RETURN_IF_ERROR(CheckBlocks(device->geometry(), sb));
-  loaded->io->set_store_lba_bytes(sb.lba_bytes);
+  ASSIGN_OR_RETURN(loaded->io, ExtentIo::Create(device, sb.extent_bytes, 2, kBufferBytes, 0, sb.lba_bytes));
   ASSIGN_OR_RETURN(loaded->manifest, ReadManifest(loaded->io.get(), sb));
   return absl::OkStatus();
 }

@@ -59,7 +59,11 @@ absl::Status DBImpl::CheckDevice(const Superblock& sb) const {
         absl::StrCat("the device has ", g.capacity_bytes(), " bytes, its store ", sb.store_bytes,
                      ": it was cut short, or this is a copy onto a smaller device"));
   }
-  RETURN_IF_ERROR(CheckBlocks(g, sb));
+  if (g.lba_bytes > sb.lba_bytes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the device has blocks of ", g.lba_bytes, " bytes, its store was made on ",
+                     sb.lba_bytes));
+  }
   const uint64_t serial = SerialHash(g.identity.serial);
   if (sb.serial_hash != 0 && serial != 0 && sb.serial_hash != serial) {
     return absl::FailedPreconditionError(
@@ -102,8 +106,7 @@ absl::Status DBImpl::OpenStore() {
   const uint64_t log_memory = uint64_t{LogWriter::kBuffers} * sizing_.log_buffer_bytes;
   ASSIGN_OR_RETURN(files_->io,
                    ExtentIo::Create(device_, found.extent_bytes, kReadQueues,
-                                    sizing_.lease_buffer_bytes, log_memory));
-  files_->io->set_store_lba_bytes(found.lba_bytes);
+                                    sizing_.lease_buffer_bytes, log_memory, found.lba_bytes));
   files_->cache = std::make_unique<IndexCache>(sizing_.index_cache_bytes);
   files_->tables = std::make_unique<TableReader>(files_->io.get(), files_->cache.get(), found.store);
   io_ = files_->io.get();

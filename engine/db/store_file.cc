@@ -50,12 +50,6 @@ absl::StatusOr<std::unique_ptr<io::Device>> OpenStoreDevice(const Options& optio
   }
 }
 
-absl::Status CheckBlocks(const io::Geometry& geometry, const Superblock& sb) {
-  if (geometry.lba_bytes <= sb.lba_bytes) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("the device has blocks of ", geometry.lba_bytes,
-                                                    " bytes, its store was made on ", sb.lba_bytes));
-}
-
 uint64_t SerialHash(std::string_view serial) {
   if (serial.empty()) return 0;
   const uint64_t h = Checksum(serial.data(), serial.size(), 0);

@@ -21,9 +21,6 @@ namespace ashlar {
 absl::StatusOr<std::unique_ptr<io::Device>> OpenStoreDevice(const Options& options,
                                                             const std::string& path);
 
-// FailedPrecondition when the device's blocks are larger than those of the device the store was made on.
-absl::Status CheckBlocks(const io::Geometry& geometry, const Superblock& sb);
-
 // 0 for an empty serial, never 0 for another.
 uint64_t SerialHash(std::string_view serial);
 

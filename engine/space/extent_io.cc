@@ -18,8 +18,10 @@ constexpr int kReadTries = 3;
 absl::StatusOr<std::unique_ptr<ExtentIo>> ExtentIo::Create(io::Device* device,
                                                            uint32_t extent_bytes, uint32_t leases,
                                                            uint32_t buffer_bytes,
-                                                           uint64_t extra_bytes) {
-  std::unique_ptr<ExtentIo> self(new ExtentIo(device, extent_bytes, buffer_bytes));
+                                                           uint64_t extra_bytes,
+                                                           uint32_t block_bytes) {
+  if (block_bytes == 0) block_bytes = device->geometry().lba_bytes;
+  std::unique_ptr<ExtentIo> self(new ExtentIo(device, extent_bytes, block_bytes, buffer_bytes));
   ASSIGN_OR_RETURN(self->arena_, io::Arena::Create(uint64_t{leases} * buffer_bytes + extra_bytes));
   for (uint32_t i = 0; i < leases; ++i) {
     ASSIGN_OR_RETURN(auto queue, self->OpenQueue(kLeaseDepth));

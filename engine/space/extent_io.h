@@ -15,18 +15,19 @@
 #include "absl/status/statusor.h"
 #include "engine/base/sync.h"
 #include "engine/base/types.h"
-#include "io/check.h"
 #include "io/device.h"
 
 namespace ashlar {
 
 class ExtentIo {
  public:
+  // `block_bytes` is the LBA of the device the store was made on, which its writes are padded to; 0: this one's.
   // `leases` queues, each with a buffer of `buffer_bytes`, and `extra_bytes` more registered memory for
   // extra(). The device outlives the ExtentIo.
   static absl::StatusOr<std::unique_ptr<ExtentIo>> Create(io::Device* device, uint32_t extent_bytes,
                                                           uint32_t leases, uint32_t buffer_bytes,
-                                                          uint64_t extra_bytes);
+                                                          uint64_t extra_bytes,
+                                                          uint32_t block_bytes = 0);
 
   class Lease {
    public:
@@ -71,13 +72,8 @@ class ExtentIo {
   io::Device& device() const { return *device_; }
   const io::Geometry& geometry() const { return device_->geometry(); }
   uint32_t extent_bytes() const { return extent_bytes_; }
-  // The LBA of the device the store was made on: what its streams of records are padded to. At least the device's,
-  // which it is until this is set, before the first use.
-  uint32_t store_lba_bytes() const { return store_lba_bytes_; }
-  void set_store_lba_bytes(uint32_t bytes) {
-    CHECK(bytes % geometry().lba_bytes == 0);
-    store_lba_bytes_ = bytes;
-  }
+  // What the store's log and manifest writes are padded to: at least the device's LBA.
+  uint32_t block_bytes() const { return block_bytes_; }
   uint32_t buffer_bytes() const { return buffer_bytes_; }
   std::byte* extra() const { return extra_; }
 
@@ -89,18 +85,18 @@ class ExtentIo {
     std::unique_ptr<io::Queue> queue;
     std::byte* buffer = nullptr;
   };
-  ExtentIo(io::Device* device, uint32_t extent_bytes, uint32_t buffer_bytes)
+  ExtentIo(io::Device* device, uint32_t extent_bytes, uint32_t block_bytes, uint32_t buffer_bytes)
       : device_(device),
         extent_bytes_(extent_bytes),
-        buffer_bytes_(buffer_bytes),
-        store_lba_bytes_(device->geometry().lba_bytes) {}
+        block_bytes_(block_bytes),
+        buffer_bytes_(buffer_bytes) {}
   absl::Status At(io::Op op, io::Queue& queue, uint64_t at, std::span<const std::byte> data);
   absl::Status Run(io::Queue& queue, std::vector<Command>& commands);
 
   io::Device* const device_;
   const uint32_t extent_bytes_;
+  const uint32_t block_bytes_;
   const uint32_t buffer_bytes_;
-  uint32_t store_lba_bytes_;
   std::unique_ptr<io::Arena> arena_;
   std::byte* extra_ = nullptr;
   std::vector<Slot> slots_;

@@ -27,7 +27,7 @@ uint64_t ManifestLog::WantedBytes(const Version& version, uint32_t lba_bytes) {
 
 // One payload as one chain of records, each record in one write to each copy, then a flush.
 absl::Status ManifestLog::Write(std::string_view payload) {
-  const uint32_t lba_bytes = io_->store_lba_bytes();
+  const uint32_t lba_bytes = io_->block_bytes();
   ExtentIo::Lease lease = io_->Acquire();
   const uint32_t room = std::min(lease.buffer_bytes(), kRecordBytesMax) - kRecordHeaderBytes;
   RecordHeader header;
@@ -74,7 +74,7 @@ absl::Status ManifestLog::Append(const VersionEdit& edit) {
   const uint64_t room = std::min(io_->buffer_bytes(), kRecordBytesMax) - kRecordHeaderBytes;
   const uint64_t records = payload.size() / room + 1;
   const uint64_t most =
-      payload.size() + records * (kRecordHeaderBytes + kRecordAlign + io_->store_lba_bytes());
+      payload.size() + records * (kRecordHeaderBytes + kRecordAlign + io_->block_bytes());
   if (offset_ + most > size) {
     return absl::OutOfRangeError(
         absl::StrCat("manifest: an edit of ", payload.size(), " bytes does not fit"));

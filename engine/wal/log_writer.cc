@@ -32,7 +32,7 @@ LogWriter::LogWriter(ExtentIo* io, std::unique_ptr<io::Queue> queue, const Store
       queue_(std::move(queue)),
       store_(store),
       buffer_bytes_(static_cast<uint32_t>(memory.size() / kBuffers)),
-      lba_bytes_(io->store_lba_bytes()) {
+      lba_bytes_(io->block_bytes()) {
   CHECK(buffer_bytes_ % lba_bytes_ == 0 && buffer_bytes_ <= kRecordBytesMax);
   for (int i = 0; i < kBuffers; ++i) buffers_[i].base = memory.data() + size_t{buffer_bytes_} * i;
 }

@@ -104,7 +104,7 @@ class Replay {
   // The chain's next record in stream s: at `offset`, or at the next LBA when what is in between is padding.
   absl::StatusOr<bool> Next(size_t s, uint64_t offset, Parsed* record) {
     ASSIGN_OR_RETURN(bool found, ParseAt(s, offset, record));
-    const uint64_t lba = io_->store_lba_bytes();
+    const uint64_t lba = io_->block_bytes();
     if (!found && offset % lba != 0) {
       ASSIGN_OR_RETURN(found, ParseAt(s, (offset + lba - 1) / lba * lba, record));
     }
@@ -174,7 +174,7 @@ class Replay {
   // this is damage. With a sink for damage the replay goes on there.
   absl::StatusOr<bool> FindProof(size_t* s, uint64_t* offset) {
     const LogPosition end = {streams_[*s].id.raw(), *offset};
-    const uint64_t lba = io_->store_lba_bytes();
+    const uint64_t lba = io_->block_bytes();
     for (size_t t = *s; t < streams_.size(); ++t) {
       uint64_t at = t == *s ? *offset / lba * lba : 0;
       while (at + kRecordHeaderBytes <= windows_[t].front().size()) {
@@ -201,7 +201,7 @@ class Replay {
 
   // Where the record that is missing at `offset` lies: there, or behind zeros in the next LBA.
   uint64_t BehindPadding(size_t s, uint64_t offset) {
-    const uint64_t lba = io_->store_lba_bytes();
+    const uint64_t lba = io_->block_bytes();
     const uint64_t padding = (lba - offset % lba) % lba;
     const auto bytes = windows_[s].front().At(offset);
     if (!bytes.ok() || bytes->size() < padding) return offset;
