@@ -100,7 +100,7 @@ absl::Status MayReplace(const std::string& path, io::Device* device, const Forma
   if (options.wipe_foreign) return absl::OkStatus();
   std::string found;
   if (!absl::IsFailedPrecondition(scan.status()) ||
-      absl::StrContains(scan.status().message(), "newer")) {
+      !absl::StrContains(scan.status().message(), "not an Ashlar store")) {
     found = absl::StrCat("an Ashlar store that can't be opened (", scan.status().message(), ")");
   } else {
     auto recognised = io::RecognisedContent(path);

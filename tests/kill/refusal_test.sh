@@ -1,5 +1,6 @@
 #!/bin/bash
-# What must not be opened or formatted is refused, with what was found in the text, and stays as it was byte for byte.
+# Never the wrong disk: whatever is not provably meant is refused with an error that names what was found, and stays as it
+# is, byte for byte. Root for loop devices; the cases on files run without.
 # usage: refusal_test.sh BUILD_DIR
 # shellcheck disable=SC2317
 set -u
@@ -9,209 +10,325 @@ HERE=$(realpath "$(dirname "$0")")
 . "$HERE/../cases.sh"
 # shellcheck source=tests/kill/loop.sh
 . "$HERE/loop.sh"
-CTL=$BIN/ashlarctl
 
-sum() { sha256sum "$1" | cut -d' ' -f1; }
+ctl() { "$BIN/ashlarctl" "$@"; }
+sum() { sha256sum <"$1"; }
 
-# refused PATH TEXT...: every command that opens refuses it, says each text, and leaves it alone.
-refused() {
-  local path=$1 before command
-  shift
+# unchanged PATH EXIT TEXT COMMAND...: the command ends so, says so, and leaves every byte alone.
+unchanged() {
+  local path=$1 code=$2 text=$3 before
+  shift 3
   before=$(sum "$path")
-  for command in "get $path k" "put $path k v" "delete $path k" "scan $path" "load $path /dev/null" \
-    "dump $path" "check $path" "info $path"; do
+  expect "$code" "$@"
+  [ -z "$text" ] || has err "$text"
+  [ "$(sum "$path")" = "$before" ] || {
+    echo "changed by: $*"
+    return 1
+  }
+}
+# Every way to open what is at PATH: all are refused with 3 and TEXT.
+open_refused() { # PATH TEXT
+  local how
+  for how in 'put X k v' 'delete X k' 'get X k' 'scan X' 'load X /dev/null' 'dump X' 'info X' 'check X'; do
     # shellcheck disable=SC2086
-    expect 3 "$CTL" $command
-    for text in "$@"; do has err "$text"; done
+    unchanged "$1" 3 "$2" ctl ${how/X/$1}
   done
-  [ "$before" = "$(sum "$path")" ]
+}
+open_for_writing_refused() { # PATH TEXT
+  unchanged "$1" 3 "$2" ctl put "$1" k v
+  unchanged "$1" 3 "$2" ctl delete "$1" k
 }
 
-# format_refused PATH TEXT [FORMAT_ARGS...]
-format_refused() {
-  local path=$1 text=$2 before
-  shift 2
-  before=$(sum "$path")
-  expect 3 "$CTL" format "$path" "$@"
-  has err "$text"
-  [ "$before" = "$(sum "$path")" ]
-}
-
-a_store() { # FILE: with a record in it
-  expect 0 "$CTL" format "$1" --size=64M
-  expect 0 "$CTL" put "$1" k v
+store() { # PATH
+  expect 0 ctl format "$1"
+  expect 0 ctl put "$1" key value
 }
 
 test_random_data() {
   head -c 64M /dev/urandom >"$IMAGE"
-  refused "$IMAGE" "not an Ashlar store"
-  format_refused "$IMAGE" "--wipe-foreign"
+  open_refused "$IMAGE" 'not an Ashlar store'
+  unchanged "$IMAGE" 3 'not recognised' ctl format "$IMAGE"
+  unchanged "$IMAGE" 3 'not recognised' ctl format "$IMAGE" --wipe-store=00000000000000000000000000000000
 }
 
-test_zeros_are_no_store() {
+test_zeros() {
   truncate -s 64M "$IMAGE"
-  refused "$IMAGE" "not an Ashlar store"
+  open_refused "$IMAGE" 'not an Ashlar store'
 }
 
-test_file_systems_and_partition_tables_are_named() {
+test_reading_changes_nothing() {
   truncate -s 64M "$IMAGE"
-  mkfs.ext4 -q -F "$IMAGE"
-  refused "$IMAGE" "not an Ashlar store"
-  format_refused "$IMAGE" ext4
-  truncate -s 0 "$IMAGE" && truncate -s 64M "$IMAGE"
-  mkswap "$IMAGE" >/dev/null
-  format_refused "$IMAGE" swap
-  truncate -s 0 "$IMAGE" && truncate -s 64M "$IMAGE"
-  echo 'label: gpt
-    ,' | sfdisk -q "$IMAGE"
-  format_refused "$IMAGE" gpt
+  store "$IMAGE"
+  for how in 'get X key' 'scan X' 'dump X' 'info X' 'check X'; do
+    # shellcheck disable=SC2086
+    unchanged "$IMAGE" 0 '' ctl ${how/X/$IMAGE}
+  done
 }
 
-test_a_byte_in_the_last_mib_is_content() {
-  truncate -s 64M "$IMAGE"
-  printf x | dd of="$IMAGE" bs=1 seek=$((64 * 1024 * 1024 - 1)) conv=notrunc status=none
-  format_refused "$IMAGE" "--wipe-foreign"
+test_one_byte_at_either_end_is_content() {
+  for at in 0 511 1048575 66060288 67108863; do
+    truncate -s 0 "$IMAGE"
+    truncate -s 64M "$IMAGE"
+    printf x | dd of="$IMAGE" bs=1 seek="$at" conv=notrunc status=none
+    unchanged "$IMAGE" 3 'would be lost' ctl format "$IMAGE"
+  done
 }
 
-test_a_mounted_device() {
+test_ext4_is_named() {
+  command -v mkfs.ext4 >/dev/null || skip "no mkfs.ext4"
   need_loop
-  truncate -s 64M "$IMAGE"
-  mkfs.ext4 -q -F "$IMAGE"
+  truncate -s 128M "$IMAGE"
   attach "$IMAGE"
+  mkfs.ext4 -q "$LOOP"
+  open_refused "$LOOP" 'not an Ashlar store'
+  unchanged "$LOOP" 3 'ext4 file system' ctl format "$LOOP"
+}
+
+test_swap_is_named() {
+  command -v mkswap >/dev/null || skip "no mkswap"
+  truncate -s 64M "$IMAGE"
+  mkswap -q "$IMAGE" 2>/dev/null || mkswap "$IMAGE" >/dev/null
+  open_refused "$IMAGE" 'not an Ashlar store'
+  unchanged "$IMAGE" 3 'swap' ctl format "$IMAGE"
+}
+
+test_partition_table_is_named() {
+  command -v sfdisk >/dev/null || skip "no sfdisk"
+  truncate -s 128M "$IMAGE"
+  printf 'label: gpt\n,64M\n' | sfdisk -q "$IMAGE"
+  open_refused "$IMAGE" 'not an Ashlar store'
+  unchanged "$IMAGE" 3 'gpt partition table' ctl format "$IMAGE"
+  # Its copy at the end alone, too.
+  dd if=/dev/zero of="$IMAGE" bs=1M count=1 conv=notrunc status=none
+  unchanged "$IMAGE" 3 'would be lost' ctl format "$IMAGE"
+}
+
+test_mounted_device() {
+  command -v mkfs.ext4 >/dev/null || skip "no mkfs.ext4"
+  need_loop
+  truncate -s 128M "$IMAGE"
+  attach "$IMAGE"
+  mkfs.ext4 -q "$LOOP"
   mount_at "$LOOP" mnt
-  format_refused "$IMAGE" mnt --wipe-foreign || format_refused "$LOOP" mnt --wipe-foreign
-  expect 3 "$CTL" format "$LOOP" --wipe-foreign
+  echo kept >mnt/file
+  sync -f mnt/file
+  # Mounted, it changes by itself: its file is what counts.
+  expect 3 ctl format "$LOOP"
   has err mounted
-  expect 3 "$CTL" put "$LOOP" k v
+  expect 3 ctl format "$LOOP" --wipe-foreign
+  has err mounted
+  expect 3 ctl put "$LOOP" k v
+  has err mounted
+  [ "$(cat mnt/file)" = kept ]
+  umount mnt
+  MOUNTED=()
+  e2fsck -fn "$LOOP" >/dev/null 2>&1
 }
 
-test_a_store_of_a_newer_format() {
-  a_store "$IMAGE"
-  expect 0 "$BIN/edit_superblock" "$IMAGE" version
-  refused "$IMAGE" newer "version 2"
-  format_refused "$IMAGE" newer
-}
-
-test_a_store_with_an_unknown_feature() {
-  a_store "$IMAGE"
-  expect 0 "$BIN/edit_superblock" "$IMAGE" feature
-  refused "$IMAGE" "features 8"
-}
-
-test_a_truncated_file() {
-  a_store "$IMAGE"
-  truncate -s 63M "$IMAGE"
-  refused "$IMAGE" 66060288 67108864
-  truncate -s 1M "$IMAGE"
-  refused "$IMAGE" 1048576 67108864
-  truncate -s 0 "$IMAGE"
-  local before
-  before=$(sum "$IMAGE")
-  for command in get put; do
-    "$CTL" $command "$IMAGE" k v >out 2>err && return 1
-    [ -s err ]
-  done
-  [ "$before" = "$(sum "$IMAGE")" ]
-}
-
-test_a_device_smaller_than_its_store() {
+test_store_on_a_smaller_device() {
   need_loop
-  a_store "$IMAGE"
-  attach "$IMAGE" --sizelimit=$((48 * 1024 * 1024))
-  local before
-  before=$(sum "$IMAGE")
-  expect 3 "$CTL" put "$LOOP" k v
-  has err 67108864
-  expect 3 "$CTL" get "$LOOP" k
-  has err 50331648
-  [ "$before" = "$(sum "$IMAGE")" ]
+  truncate -s 128M "$IMAGE"
+  store "$IMAGE"
+  head -c 96M "$IMAGE" >smaller.img
+  mv smaller.img "$IMAGE.smaller"
+  attach "$IMAGE.smaller"
+  open_refused "$LOOP" 'cut short'
+  has err 134217728
+  unchanged "$LOOP" 3 'Ashlar store' ctl format "$LOOP"
 }
 
-test_a_device_too_small_for_a_store() {
-  truncate -s 63M "$IMAGE"
-  local before
-  before=$(sum "$IMAGE")
-  expect 2 "$CTL" format "$IMAGE"
-  has err 67108864
-  [ "$before" = "$(sum "$IMAGE")" ]
+test_truncated_file() {
+  truncate -s 128M "$IMAGE"
+  store "$IMAGE"
+  truncate -s $(((128 << 20) - 4096)) "$IMAGE"
+  open_refused "$IMAGE" 'cut short'
+  truncate -s 80M "$IMAGE"
+  open_refused "$IMAGE" 'cut short'
 }
 
-test_an_own_store_is_not_formatted_over() {
-  a_store "$IMAGE"
-  format_refused "$IMAGE" "--wipe-store="
-  format_refused "$IMAGE" "--wipe-store=" --wipe-foreign
-  format_refused "$IMAGE" "0000" --wipe-store=0000
+test_newer_format() {
+  truncate -s 64M "$IMAGE"
+  store "$IMAGE"
+  "$BIN/edit_superblock" "$IMAGE" version
+  open_refused "$IMAGE" newer
+  unchanged "$IMAGE" 3 newer ctl format "$IMAGE"
 }
 
-test_a_store_that_a_live_process_has_open() {
-  a_store "$IMAGE"
-  mkfifo input
-  "$CTL" load "$IMAGE" input >/dev/null 2>&1 &
-  local holder=$!
-  exec 7>input # the load has its input, and so the store, open
-  local tries=0
-  until "$CTL" put "$IMAGE" a b >out 2>err; [ $? = 3 ]; do
-    tries=$((tries + 1))
-    [ $tries -lt 200 ]
-  done
-  has err "process $holder"
-  expect 3 "$CTL" format "$IMAGE" --wipe-foreign
-  exec 7>&-
-  wait "$holder"
-  expect 0 "$CTL" put "$IMAGE" a b
+test_unknown_incompatible_feature() {
+  truncate -s 64M "$IMAGE"
+  store "$IMAGE"
+  "$BIN/edit_superblock" "$IMAGE" incompatible
+  open_refused "$IMAGE" feature
+  unchanged "$IMAGE" 3 newer ctl format "$IMAGE"
 }
 
-test_what_is_no_device_at_all() {
+test_unknown_read_only_feature_can_be_read() {
+  truncate -s 64M "$IMAGE"
+  store "$IMAGE"
+  "$BIN/edit_superblock" "$IMAGE" read-only
+  open_for_writing_refused "$IMAGE" read-only
+  expect 0 ctl get "$IMAGE" key
+  same out value
+  expect 0 ctl check "$IMAGE"
+}
+
+test_unknown_compatible_feature_is_no_obstacle() {
+  truncate -s 64M "$IMAGE"
+  store "$IMAGE"
+  "$BIN/edit_superblock" "$IMAGE" compatible
+  expect 0 ctl put "$IMAGE" more value
+  expect 0 ctl get "$IMAGE" key
+}
+
+# in_use PATH: refused naming the process, by every command that writes, while a reader may look.
+in_use() {
+  local path=$1 pid seconds=$SECONDS
+  coproc WRITER { exec "$BIN/kill_writer" "$path"; }
+  pid=$WRITER_PID
+  read -r line <&"${WRITER[0]}"
+  [ "$line" = open ]
+  # It must not go on, or what is compared would change.
+  kill -STOP "$pid"
+  expect 3 ctl put "$path" k v
+  has err "process $pid (kill_writer)"
+  expect 3 ctl format "$path"
+  expect 3 ctl format "$path" --wipe-foreign
+  expect 0 ctl info "$path"
+  [ $((SECONDS - seconds)) -lt 5 ] # at once: it does not wait for an owner that lives
+  kill -KILL "$pid"
+  wait "$pid" 2>/dev/null || true
+  expect 0 ctl put "$path" k v # and then it is free
+  expect 0 ctl check "$path"
+}
+test_file_in_use() {
+  truncate -s 64M "$IMAGE"
+  store "$IMAGE"
+  in_use "$IMAGE"
+}
+test_device_in_use() {
+  need_loop
+  truncate -s 64M "$IMAGE"
+  attach "$IMAGE"
+  store "$LOOP"
+  in_use "$LOOP"
+}
+
+test_directory() {
   mkdir directory
-  expect 3 "$CTL" get directory k
-  has err directory
-  expect 3 "$CTL" get /dev/null k
-  expect 3 "$CTL" format /dev/null
-  mkfifo pipe
-  expect 3 "$CTL" get pipe k
-  expect 4 "$CTL" get nowhere k
-  has err nowhere
+  expect 3 ctl put directory k v
+  has err 'is a directory'
+  expect 3 ctl info directory
+  expect 3 ctl format directory
+  has err 'is a directory'
+  expect 3 ctl format directory --wipe-foreign
+  rmdir directory
 }
 
-test_a_read_only_loop_device() {
-  need_loop
-  a_store "$IMAGE"
-  attach "$IMAGE" --read-only
-  local before
-  before=$(sum "$IMAGE")
-  expect 0 "$CTL" get "$LOOP" k
-  "$CTL" put "$LOOP" k w >out 2>err && return 1
-  [ -s err ]
-  [ "$before" = "$(sum "$IMAGE")" ]
+test_character_device() {
+  for each in /dev/null /dev/zero; do
+    expect 3 ctl put $each k v
+    has err 'character device'
+    expect 3 ctl get $each k
+    expect 3 ctl format $each
+    has err 'character device'
+    expect 3 ctl format $each --wipe-foreign
+  done
+}
+
+test_fifo_does_not_hang() {
+  mkfifo fifo
+  expect 3 timeout 10 "$BIN/ashlarctl" get fifo k
+  has err FIFO
+  expect 3 timeout 10 "$BIN/ashlarctl" format fifo
+}
+
+test_missing_path() {
+  for how in 'put X k v' 'get X k' 'info X' 'check X' 'dump X' 'format X'; do
+    # shellcheck disable=SC2086
+    expect 4 ctl ${how/X/$IMAGE}
+    has err "$IMAGE"
+    [ ! -e "$IMAGE" ]
+  done
+  expect 4 ctl format "no/such/directory/$IMAGE" --size=64M
+}
+
+test_no_permission() {
+  [ "$(id -u)" = 0 ] || skip "needs root to become another user"
+  command -v setpriv >/dev/null || skip "no setpriv"
+  dir=$(mktemp -d "/tmp/ashlar-test.$$.XXXXXX")
+  trap 'rm -rf "$dir"' EXIT
+  chmod 755 "$dir"
+  cp "$BIN/ashlarctl" "$dir/ctl"
+  truncate -s 64M "$dir/$IMAGE"
+  store "$dir/$IMAGE"
+  chmod 400 "$dir/$IMAGE"
+  as() { setpriv --reuid=65534 --regid=65534 --clear-groups "$dir/ctl" "$@"; }
+  unchanged "$dir/$IMAGE" 3 'Permission denied' as put "$dir/$IMAGE" k v
+  unchanged "$dir/$IMAGE" 3 'Permission denied' as get "$dir/$IMAGE" k
+  unchanged "$dir/$IMAGE" 3 'Permission denied' as format "$dir/$IMAGE"
+  chmod 444 "$dir/$IMAGE"
+  expect 0 as get "$dir/$IMAGE" key
+  unchanged "$dir/$IMAGE" 3 'Permission denied' as put "$dir/$IMAGE" k v
 }
 
 # Made where an LBA has 4,096 bytes, used where it has 512, and back.
 test_a_store_moves_to_smaller_blocks() {
   need_loop
-  a_store "$IMAGE"
-  attach "$IMAGE"
-  expect 0 "$CTL" get "$LOOP" k
-  same out v
-  for i in 1 2 3; do expect 0 "$CTL" put "$LOOP" "key$i" "value$i"; done
-  expect 0 "$CTL" check "$LOOP"
+  truncate -s 64M "$IMAGE"
+  store "$IMAGE"
+  attach "$IMAGE" --sector-size=512
+  expect 0 ctl get "$LOOP" key
+  for i in 1 2 3; do expect 0 ctl put "$LOOP" "key$i" "value$i"; done
+  expect 0 ctl check "$LOOP"
   losetup -d "$LOOP"
   ATTACHED=()
-  expect 0 "$CTL" get "$IMAGE" key3
+  expect 0 ctl get "$IMAGE" key3
   same out value3
-  expect 0 "$CTL" put "$IMAGE" key4 value4
-  expect 0 "$CTL" check "$IMAGE"
+  expect 0 ctl put "$IMAGE" key4 value4
+  expect 0 ctl check "$IMAGE"
 }
 
-test_reading_changes_nothing() {
-  a_store "$IMAGE"
-  local before
-  before=$(sum "$IMAGE")
-  expect 0 "$CTL" get "$IMAGE" k
-  expect 0 "$CTL" scan "$IMAGE"
-  expect 0 "$CTL" dump "$IMAGE"
-  expect 0 "$CTL" check "$IMAGE"
-  expect 0 "$CTL" info "$IMAGE"
-  [ "$before" = "$(sum "$IMAGE")" ]
+test_read_only_device() {
+  need_loop
+  truncate -s 64M "$IMAGE"
+  store "$IMAGE"
+  attach "$IMAGE" --read-only
+  open_for_writing_refused "$LOOP" 'read-only'
+  unchanged "$LOOP" 3 'read-only' ctl format "$LOOP"
+  expect 0 ctl get "$LOOP" key
+  same out value
+  expect 0 ctl check "$LOOP"
+}
+
+test_too_small_a_device() {
+  need_loop
+  truncate -s 63M "$IMAGE"
+  attach "$IMAGE"
+  unchanged "$LOOP" 2 'at least 67108864' ctl format "$LOOP"
+  unchanged "$LOOP" 2 'at least 67108864' ctl format "$LOOP" --wipe-foreign
+  expect 3 ctl get "$LOOP" k
+}
+
+test_too_small_a_file() {
+  expect 2 ctl format "$IMAGE" --size=63M
+  [ ! -e "$IMAGE" ]
+  truncate -s 63M "$IMAGE"
+  unchanged "$IMAGE" 2 'at least 67108864' ctl format "$IMAGE"
+  truncate -s 0 "$IMAGE"
+  expect 3 ctl get "$IMAGE" k
+  truncate -s 511 "$IMAGE"
+  expect 3 ctl get "$IMAGE" k
+}
+
+test_a_store_is_not_formatted_away() {
+  need_loop
+  truncate -s 64M "$IMAGE"
+  attach "$IMAGE"
+  store "$LOOP"
+  unchanged "$LOOP" 3 '--wipe-store=' ctl format "$LOOP"
+  unchanged "$LOOP" 3 'Ashlar store' ctl format "$LOOP" --wipe-foreign
+  unchanged "$LOOP" 3 'it is not' ctl format "$LOOP" --wipe-store=00000000000000000000000000000001
+  expect 0 ctl get "$LOOP" key
 }
 
 run_cases
