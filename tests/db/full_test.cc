@@ -58,7 +58,7 @@ class FullTest : public testing::TestWithParam<bool> {
   Model model_;
   int next_ = 0;
 };
-INSTANTIATE_TEST_SUITE_P(Threads, FullTest, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Work, FullTest, testing::Bool());
 
 TEST_P(FullTest, FullStoreReadsDeletesAndSaysSo) {
   FillUp();
