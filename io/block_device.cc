@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -258,6 +259,14 @@ absl::Status Busy(const std::string& path, const Sysfs& sysfs) {
       absl::StrCat(path, ": another process has it open exclusively (O_EXCL)"));
 }
 
+// A loop device over a file that a process has claimed as a file: attached behind its back.
+bool BackingFileIsClaimed(const Sysfs& sysfs) {
+  const std::string backing = ReadSmall(sysfs.disk + "/loop/backing_file");
+  if (backing.empty()) return false;
+  const Fd fd = Fd::Open(backing, O_RDONLY | O_NONBLOCK);
+  return fd.get() >= 0 && flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> OpenBlock(const std::string& path, const struct stat& st,
@@ -283,6 +292,10 @@ absl::StatusOr<std::unique_ptr<Device>> OpenBlock(const std::string& path, const
     // The claim covers all of this already; a user that took none must not be overwritten either.
     if (const std::string users = Users(sysfs); !users.empty()) {
       return absl::FailedPreconditionError(absl::StrCat(path, ": in use: ", users));
+    }
+    if (BackingFileIsClaimed(sysfs)) {
+      return absl::UnavailableError(
+          absl::StrCat(path, ": another process has its backing file open (flock)"));
     }
   }
 

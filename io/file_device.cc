@@ -1,5 +1,6 @@
 // A regular file as a device. Every durable point is fdatasync or RWF_DSYNC: a write into a hole,
 // or over an extent the file system has not converted yet, is not durable without its metadata.
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/stat.h>
 #include <sys/file.h>
@@ -10,6 +11,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "io/backend.h"
@@ -32,6 +35,26 @@ DirectAlign AskDirectAlign(int fd) {
   return {stx.stx_dio_mem_align, stx.stx_dio_offset_align};
 }
 
+// The loop device that has this file attached, "/dev/loop0", or empty. What is written through it
+// and to the file would not know of each other, and it may be mounted.
+std::string LoopOver(const struct stat& st) {
+  std::string found;
+  const auto close = [](DIR* d) { closedir(d); };
+  const std::unique_ptr<DIR, decltype(close)> dir(opendir("/sys/block"), close);
+  if (dir == nullptr) return found;
+  while (const dirent* entry = readdir(dir.get())) {
+    if (strncmp(entry->d_name, "loop", 4) != 0) continue;
+    std::ifstream in(absl::StrCat("/sys/block/", entry->d_name, "/loop/backing_file"));
+    std::string backing;
+    struct stat other {};
+    if (std::getline(in, backing) && stat(backing.c_str(), &other) == 0 &&
+        other.st_dev == st.st_dev && other.st_ino == st.st_ino) {
+      found = absl::StrCat("/dev/", entry->d_name);
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> OpenFile(const std::string& path, const struct stat& st,
@@ -47,6 +70,12 @@ absl::StatusOr<std::unique_ptr<Device>> OpenFile(const std::string& path, const 
       return absl::UnavailableError(absl::StrCat(path, ": another process has it open (flock)"));
     }
     return absl::FailedPreconditionError(absl::StrCat(path, ": flock: ", strerror(errno)));
+  }
+  if (mode == OpenMode::kClaim) {
+    if (const std::string loop = LoopOver(now); !loop.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path, ": is attached to ", loop, ": use that, or detach it first"));
+    }
   }
 
   // LBA 4096; 512 only for a file that is not a whole number of 4096, where direct I/O allows it.

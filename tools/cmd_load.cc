@@ -172,6 +172,8 @@ int RunLoad(const LoadCommand& command) {
   absl::Status end = loader.Run(&reader, input);
   // After an error too: the records that are counted stay.
   const absl::Status synced = (*db)->Sync();
+  // Damage that a merge met on the way is no success, though what was loaded is there.
+  if (end.ok() && synced.ok()) end = (*db)->health().cause;
   end = CloseStore(**db, end.ok() ? synced : end);
   return Report(command, loader.loaded(), end, synced.ok(), &out);
 }

@@ -67,7 +67,10 @@ class RecordSax final : public nlohmann::json_sax<nlohmann::json> {
       *targets_[field_] = std::move(text);
       return true;
     }
-    return absl::Base64Unescape(text, targets_[field_]) || Fail(name_ + " is not base64");
+    // One text for each value: what encodes differently has stray bits, spaces or padding.
+    std::string* const target = targets_[field_];
+    const bool whole = absl::Base64Unescape(text, target) && absl::Base64Escape(*target) == text;
+    return whole || Fail(name_ + " is not base64");
   }
 
   bool parse_error(std::size_t position, const std::string&,

@@ -67,7 +67,9 @@ void AddScanOptions(CLI::App* sub, ScanCommand* c) {
   sub->add_option("--prefix", c->prefix, "keys that begin with this");
   sub->add_option("--from", c->from, "from this key on");
   sub->add_option("--to", c->to, "up to this key, without it");
-  sub->add_option("--limit", c->limit, "at most so many records")->type_name("N");
+  sub->add_option("--limit", c->limit, "at most so many records")
+      ->type_name("N")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 62));
   sub->add_flag("--hex", c->hex, "bounds are, and records are written, in hexadecimal");
 }
 
@@ -85,7 +87,8 @@ void AddLoadOptions(CLI::App* sub, LoadCommand* c) {
   sub->add_flag("--report-durable", c->report_durable,
                 "as --durable, and a line 'durable RECORDS' after each batch");
   sub->add_option("--batch-records", c->batch_records, "at most so many records in a batch")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
 }
 
 void AddDumpOptions(CLI::App* sub, DumpCommand* c) {

@@ -265,6 +265,13 @@ absl::StatusOr<bool> RecordReader::NextStanza() {
     if (!more.ok()) return more;
     if (*more && line.empty() && value_.empty()) continue;  // before the first line of a stanza
     if (!*more || line.empty()) break;
+    if (line == "\r") {
+      record_line_ = lines_;
+      record_offset_ = line_offset;
+      return Bad(
+          "a line that holds only a carriage return; stanzas end with an empty line: convert "
+          "the line ends to \\n first");
+    }
     if (value_.empty()) {
       record_line_ = lines_;
       record_offset_ = line_offset;

@@ -183,7 +183,7 @@ absl::StatusOr<std::string> FormatStore(const std::string& path, const FormatOpt
   }
   StoreId id;
   absl::Status status = [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(auto device, io::OpenDevice(path, io::OpenMode::kClaim));
+    ASSIGN_OR_RETURN(auto device, OpenStoreDevice(Options(), path));
     if (exists) RETURN_IF_ERROR(MayReplace(path, device.get(), options));
     if (getrandom(id.bytes.data(), id.bytes.size(), 0) != static_cast<ssize_t>(id.bytes.size())) {
       return absl::InternalError("the kernel gives no random bytes");

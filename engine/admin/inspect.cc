@@ -188,12 +188,16 @@ absl::StatusOr<std::vector<Damage>> SalvageDevice(
   const auto it = NewViewIterator(*view, sink);
   std::string last;
   bool any = false;
-  for (it->SeekToFirst(); it->Valid(); it->Next()) {
-    if (any && it->key() == last) continue;
+  for (it->SeekToFirst(); it->Valid();) {
+    const bool older = any && it->key() == last;
+    const bool shown = !older && it->kind() == EntryKind::kValue;
+    // A value that is damaged has been reported, and the stream has moved on; an older one may
+    // follow.
+    if (shown && !it->LoadValue()) continue;
     any = true;
     last.assign(it->key());
-    if (it->kind() == EntryKind::kDelete) continue;
-    RETURN_IF_ERROR(emit(it->key(), it->value()));
+    if (shown) RETURN_IF_ERROR(emit(it->key(), it->value()));
+    it->Next();
   }
   RETURN_IF_ERROR(it->status());
   return damage;
@@ -201,19 +205,38 @@ absl::StatusOr<std::vector<Damage>> SalvageDevice(
 
 // ---- by path ----
 
+namespace {
+
+absl::Status At(const std::string& path, const absl::Status& s) {
+  return s.ok() ? s : absl::Status(s.code(), absl::StrCat(path, ": ", s.message()));
+}
+
+// What `call` says of the device at `path`, its errors naming the path.
+template <typename T>
+absl::StatusOr<T> OnDevice(const std::string& path,
+                           const std::function<absl::StatusOr<T>(io::Device*)>& call) {
+  ASSIGN_OR_RETURN(const auto device, io::OpenDevice(path, io::OpenMode::kReadOnly));
+  absl::StatusOr<T> result = call(device.get());
+  if (!result.ok()) return At(path, result.status());
+  return result;
+}
+
+}  // namespace
+
 absl::StatusOr<StoreInfo> InspectStore(const std::string& path) {
-  ASSIGN_OR_RETURN(auto device, io::OpenDevice(path, io::OpenMode::kReadOnly));
-  return InspectDevice(device.get());
+  return OnDevice<StoreInfo>(path, InspectDevice);
 }
+
 absl::StatusOr<CheckReport> CheckStore(const std::string& path, const Progress& progress) {
-  ASSIGN_OR_RETURN(auto device, io::OpenDevice(path, io::OpenMode::kReadOnly));
-  return CheckDevice(device.get(), progress);
+  return OnDevice<CheckReport>(path,
+                               [&](io::Device* device) { return CheckDevice(device, progress); });
 }
+
 absl::StatusOr<std::vector<Damage>> SalvageStore(
     const std::string& path,
     const std::function<absl::Status(std::string_view key, std::string_view value)>& emit) {
-  ASSIGN_OR_RETURN(auto device, io::OpenDevice(path, io::OpenMode::kReadOnly));
-  return SalvageDevice(device.get(), emit);
+  return OnDevice<std::vector<Damage>>(
+      path, [&](io::Device* device) { return SalvageDevice(device, emit); });
 }
 
 }  // namespace ashlar

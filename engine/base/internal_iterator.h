@@ -22,6 +22,12 @@ class InternalIterator {
   virtual bool Valid() const = 0;
   // Views hold until the next move.
   virtual std::string_view key() const = 0;
+  // Makes value() ready, which may read: a value that lies in several pages is put together only
+  // now, so that of many streams beside each other one holds such a value. False when that failed:
+  // the stream has ended, status() says why (or, where damage is passed over, it has moved on: look
+  // at Valid()).
+  virtual bool LoadValue() { return true; }
+  // Requires LoadValue().
   virtual std::string_view value() const = 0;
   virtual SequenceNumber sequence() const = 0;
   virtual EntryKind kind() const = 0;

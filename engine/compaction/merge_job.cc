@@ -68,6 +68,7 @@ absl::StatusOr<VersionEdit> RunMergeStep(const MergePlan& plan, const MergeInput
           kept_to = kept ? std::max(kept_to, *reader) : *reader;
           kept = true;
         }
+        if (!it->LoadValue()) break;
         RETURN_IF_ERROR(builder.Add(it->kind(), it->sequence(), it->key(), it->value()));
       }
       // An end is an end only when no input failed.

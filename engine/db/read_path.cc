@@ -145,6 +145,7 @@ class StoreIterator : public Iterator {
       if (s.sequence() > state_->sequence) continue;
       if (skip && s.key() == skip_key_) continue;
       if (s.kind() == EntryKind::kValue) {
+        if (!s.LoadValue()) break;
         key_.assign(s.key());
         value_.assign(s.value());
         valid_ = true;

@@ -28,6 +28,9 @@ std::string OwnerOf(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<io::Device>> OpenStoreDevice(const Options& options,
                                                             const std::string& path) {
+  if (path.find('\0') != std::string::npos) {
+    return absl::InvalidArgumentError("a path with a zero byte in it");
+  }
   if (options.read_only) return io::OpenDevice(path, io::OpenMode::kReadOnly);
   Clock* const clock = SystemClock();
   const uint64_t give_up = clock->NowNs() + uint64_t{options.claim_wait_ms} * 1'000'000;

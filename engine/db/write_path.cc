@@ -265,11 +265,18 @@ bool DBImpl::WorthReclaiming() const {
 }
 
 absl::Status DBImpl::FullError() const {
-  std::string text =
-      absl::StrCat("device full: ", space_->free(), " extents of ", superblock_.extent_bytes,
-                   " bytes free, of which ", sizing_.reserve_writes,
-                   " are kept for deletes, merges and reopening (", sizing_.reserve_deletes,
-                   " against deletes too)");
+  std::string text;
+  for (const absl::Status& below : {full_, log_full_}) {
+    if (!below.ok()) {
+      absl::StrAppend(&text, text.empty() ? "no room below the store: " : "; ", below.message());
+    }
+  }
+  if (text.empty() || LowOnSpace(false)) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", "device full: ", space_->free(),
+                    " extents of ", superblock_.extent_bytes, " bytes free, of which ",
+                    sizing_.reserve_writes, " are kept for deletes, merges and reopening (",
+                    sizing_.reserve_deletes, " against deletes too)");
+  }
   uint64_t pinned = 0;
   for (const Pending& p : pending_) pinned += p.extents.size();
   if (!iterators_.empty()) {
@@ -278,9 +285,6 @@ absl::Status DBImpl::FullError() const {
                     last_sequence_, " and keeps what it can see");
   }
   if (pinned > 0) absl::StrAppend(&text, "; readers hold ", pinned, " freed extents");
-  for (const absl::Status& below : {full_, log_full_}) {
-    if (!below.ok()) absl::StrAppend(&text, "; below it: ", below.message());
-  }
   return absl::ResourceExhaustedError(text);
 }
 

@@ -21,26 +21,39 @@ class MergingIterator : public InternalIterator {
     Rebuild();
   }
   void Next() override {
-    InternalIterator* const top = heap_.front();
-    top->Next();
-    if (!top->Valid()) {
-      if (!top->status().ok()) return Fail(top->status());
-      std::pop_heap(heap_.begin(), heap_.end(), After);
-      heap_.pop_back();
-      return;
-    }
-    // Runs are long: the same child often stays in front, and then one comparison with each of the
-    // heap's second row is all.
-    SiftDown();
+    heap_.front()->Next();
+    Settle();
   }
   bool Valid() const override { return !heap_.empty(); }
   std::string_view key() const override { return heap_.front()->key(); }
+  bool LoadValue() override {
+    InternalIterator* const top = heap_.front();
+    if (top->LoadValue()) return true;
+    if (!top->status().ok()) {
+      Fail(top->status());
+    } else {
+      Settle();
+    }
+    return false;
+  }
   std::string_view value() const override { return heap_.front()->value(); }
   SequenceNumber sequence() const override { return heap_.front()->sequence(); }
   EntryKind kind() const override { return heap_.front()->kind(); }
   absl::Status status() const override { return status_; }
 
  private:
+  // The front child has moved: puts it where it belongs, or out.
+  void Settle() {
+    InternalIterator* const top = heap_.front();
+    if (top->Valid()) {
+      // Runs are long: the same child often stays in front, and then one comparison with each of
+      // the heap's second row is all.
+      return SiftDown();
+    }
+    if (!top->status().ok()) return Fail(top->status());
+    std::pop_heap(heap_.begin(), heap_.end(), After);
+    heap_.pop_back();
+  }
   static bool After(const InternalIterator* a, const InternalIterator* b) {
     const int c = a->key().compare(b->key());
     return c > 0 || (c == 0 && a->sequence() < b->sequence());

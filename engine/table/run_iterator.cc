@@ -30,6 +30,11 @@ class RunIterator : public InternalIterator {
   }
   bool Valid() const override { return current_ != nullptr && current_->Valid(); }
   std::string_view key() const override { return current_->key(); }
+  bool LoadValue() override {
+    if (current_->LoadValue()) return true;
+    SkipEnded();
+    return false;
+  }
   std::string_view value() const override { return current_->value(); }
   SequenceNumber sequence() const override { return current_->sequence(); }
   EntryKind kind() const override { return current_->kind(); }

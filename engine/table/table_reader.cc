@@ -171,6 +171,9 @@ absl::StatusOr<TableReader::Found> TableReader::Get(const TableMeta& meta, std::
 // ---- iterator ----
 
 class TableIterator : public InternalIterator {
+  // A large value's memory is given back when the stream moves on.
+  static constexpr size_t kScratchKept = 64u << 10;
+
  public:
   TableIterator(const TableReader& reader, std::shared_ptr<const TableMeta> meta, DamageSink damage)
       : reader_(reader),
@@ -203,6 +206,17 @@ class TableIterator : public InternalIterator {
 
   bool Valid() const override { return valid_; }
   std::string_view key() const override { return record_.key; }
+  bool LoadValue() override {
+    if (value_loaded_) return true;
+    const absl::Status s = pages_.ReadRecord(page_, offset_, end_, true, &scratch_, &record_);
+    value_loaded_ = s.ok();
+    if (s.ok()) return true;
+    valid_ = false;
+    if (!Passes(s)) return false;
+    ++page_;
+    if (SkipDamage()) Load();
+    return false;
+  }
   std::string_view value() const override { return record_.value; }
   SequenceNumber sequence() const override { return record_.head.sequence; }
   EntryKind kind() const override { return record_.head.kind; }
@@ -246,6 +260,7 @@ class TableIterator : public InternalIterator {
     page_ = record_.end_page;
     offset_ = record_.end_offset;
     valid_ = false;
+    if (scratch_.capacity() > kScratchKept) std::string().swap(scratch_);
   }
 
   // Reads the record at or after (page_, offset_).
@@ -260,10 +275,11 @@ class TableIterator : public InternalIterator {
           last_page_ = page_;
           ahead_ = std::min(ahead_ * 2, capacity_ - 1);
         }
-        s = pages_.ReadRecord(page_, offset_, end_, true, &scratch_, &record_);
+        s = pages_.ReadRecord(page_, offset_, end_, false, &scratch_, &record_);
       }
       if (s.ok()) {
         valid_ = true;
+        value_loaded_ = record_.end_page == page_;
         return;
       }
       if (!Passes(s)) return;
@@ -312,6 +328,7 @@ class TableIterator : public InternalIterator {
   std::string scratch_;
   PageStream::Record record_;
   bool valid_ = false;
+  bool value_loaded_ = false;
   absl::Status status_;
 };
 

@@ -42,6 +42,7 @@ TEST_P(TableShapes, GivesBackEveryRecordByStreamAndByKey) {
     ASSERT_EQ(it->key(), records[i].key) << i;
     ASSERT_EQ(it->sequence(), records[i].sequence);
     ASSERT_EQ(it->kind(), records[i].kind);
+    ASSERT_TRUE(it->LoadValue());
     ASSERT_EQ(it->value(), records[i].value);
   }
   ASSERT_TRUE(it->status().ok()) << it->status();
@@ -194,7 +195,8 @@ TEST(Table, DamageIsNamedAndPassedOver) {
     int reports = 0;
     auto it = reader.NewIterator(std::make_shared<TableMeta>(*meta),
                                  [&](const std::string&, const absl::Status&) { ++reports; });
-    for (it->SeekToFirst(); it->Valid(); it->Next(), ++i) {
+    for (it->SeekToFirst(); it->Valid();) {
+      if (!it->LoadValue()) continue;  // reported, and passed over
       while (i < records.size() &&
              (records[i].key != it->key() || records[i].sequence != it->sequence())) {
         ++i;
@@ -202,6 +204,8 @@ TEST(Table, DamageIsNamedAndPassedOver) {
       }
       ASSERT_LT(i, records.size()) << page;
       ASSERT_EQ(it->value(), records[i].value);
+      ++i;
+      it->Next();
     }
     lost += records.size() - i;
     EXPECT_TRUE(it->status().ok()) << it->status();

@@ -4,6 +4,7 @@
 
 #include "engine/compaction/merge_job.h"
 #include "engine/compaction/picker.h"
+#include "engine/iter/merging_iterator.h"
 #include "engine/space/extent_map.h"
 #include "engine/version/manifest_log.h"
 #include "engine/version/superblock_store.h"
@@ -371,6 +372,38 @@ TEST(Merge, EveryStepLeavesTheSameContents) {
       EXPECT_EQ(live, model.size());  // deletes and old versions are gone at the bottom
     }
   }
+}
+
+// Of many streams with large values one holds such a value at a time.
+TEST(Merge, LargeValuesAreReadOneAtATime) {
+  Floor floor;
+  std::vector<std::unique_ptr<InternalIterator>> children;
+  std::vector<std::shared_ptr<const TableMeta>> tables;
+  for (uint32_t t = 0; t < 4; ++t) {
+    std::vector<TestRecord> records;
+    for (uint32_t i = 0; i < 3; ++i) {
+      records.push_back({EntryKind::kValue, 1, NumberedKey(i * 4 + t), std::string(1u << 20, 'v')});
+    }
+    tables.push_back(std::make_shared<TableMeta>(*Build(&floor, {1, t + 1}, records)));
+    children.push_back(floor.tables->NewIterator(tables.back()));
+  }
+  uint64_t read = 0;
+  floor.device->set_hook([&](const io::Request& r, const std::byte*) {
+    if (r.op == io::Op::kRead) read += r.data[0].bytes;
+    return io::IoStatus{};
+  });
+  auto it = NewMergingIterator(std::move(children));
+  it->SeekToFirst();
+  // The keys of four streams are known, and no value was read for it.
+  EXPECT_LT(read, 200u << 10);
+  uint32_t i = 0;
+  for (; it->Valid(); it->Next(), ++i) {
+    ASSERT_EQ(it->key(), NumberedKey(i));
+    ASSERT_TRUE(it->LoadValue());
+    ASSERT_EQ(it->value().size(), 1u << 20);
+  }
+  EXPECT_EQ(i, 12u);
+  floor.device->set_hook(nullptr);
 }
 
 // An input that can't be read ends the step with its error: nothing is decided, nothing dropped.

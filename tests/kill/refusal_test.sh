@@ -331,4 +331,32 @@ test_a_store_is_not_formatted_away() {
   expect 0 ctl get "$LOOP" key
 }
 
+# A loop device and the file under it are one store: who has the one keeps the other out.
+test_loop_device_and_its_file_exclude_each_other() {
+  need_loop
+  truncate -s 64M "$IMAGE"
+  store "$IMAGE"
+  attach "$IMAGE"
+  unchanged "$IMAGE" 3 "$LOOP" ctl put "$IMAGE" a b
+  unchanged "$IMAGE" 3 "$LOOP" ctl format "$IMAGE" --wipe-foreign
+  expect 0 ctl get "$IMAGE" key
+  losetup -d "$LOOP"
+  ATTACHED=()
+  mkfifo input
+  ctl load "$IMAGE" input >/dev/null 2>&1 &
+  local holder=$! tries=0
+  exec 7>input
+  until
+    ctl put "$IMAGE" a b >out 2>err
+    [ $? = 3 ]
+  do
+    tries=$((tries + 1))
+    [ $tries -lt 200 ]
+  done
+  attach "$IMAGE"
+  expect 3 ctl put "$LOOP" a b
+  exec 7>&-
+  wait "$holder"
+}
+
 run_cases

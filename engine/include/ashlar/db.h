@@ -32,7 +32,7 @@ struct Health {
   enum class State {
     kWritable,
     kFull,      // reads and deletes work; writes work again once there is room
-    kReadOnly,  // opened so
+    kReadOnly,  // opened so, or closed
     kFailed,  // a write or flush failed: reads work, writes are refused until the store is reopened
   };
   State state = State::kWritable;

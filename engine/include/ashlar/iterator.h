@@ -21,7 +21,7 @@ class Iterator {
   virtual void SeekToFirst() = 0;
   // To the first key >= target.
   virtual void Seek(std::string_view target) = 0;
-  // Requires Valid().
+  // Requires Valid(): a call that does not have it ends the process.
   virtual void Next() = 0;
 
   // False at the end and after an error: then status() tells which.
