@@ -10,6 +10,7 @@
 #   asan     all gtest binaries under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan     the tests of several threads under ThreadSanitizer
 #   clang    libraries and tools under clang with -Wthread-safety
+#   plants   mistakes planted in the engine: each must make some test fail; only when it is named
 #
 # The last line is "N passed, N failed", with ", N skipped" when there are any; it counts test cases, and a
 # build that fails as one. What the machine can't offer is skipped with the reason. Logs: build/test-logs.
@@ -180,13 +181,21 @@ layer_clang() {
   fi
 }
 
+layer_plants() {
+  build plants || return
+  local log=$LOGS/plants.log
+  tests/plants/run_plants.sh build/plants >"$log" 2>/dev/null
+  tally plants "$(grep -c '^ok ' "$log")" "$(grep -c '^not ok ' "$log")" 0
+  grep '^not ok ' "$log" | sed 's/^/    /'
+}
+
 main() {
   local layer
   # shellcheck disable=SC2086
   [ $# -gt 0 ] || set -- $ALL_LAYERS
   for layer in "$@"; do
     if ! declare -F "layer_$layer" >/dev/null; then
-      note "no layer $layer; there are: cli $ALL_LAYERS"
+      note "no layer $layer; there are: cli $ALL_LAYERS plants"
       exit 2
     fi
   done
