@@ -4,9 +4,9 @@
 //
 // Threads: any number of callers; one background thread (flush and merge); one log thread (timers
 // of the log). Locks, in this order: an iterator's mutex, then mutex_. mutex_ is never held across
-// I/O. Who stands in front of writers_ leads: it alone uses log_ and inserts into the memtable,
-// with mutex_ released. The background thread alone changes version_ and uses manifest_, once the
-// store is open.
+// I/O, but at the end of Close, when no other call is left. Who stands in front of writers_ leads:
+// it alone uses log_ and inserts into the memtable, with mutex_ released. The background thread
+// alone changes version_ and uses manifest_, once the store is open.
 #pragma once
 
 #include <atomic>

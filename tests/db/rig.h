@@ -17,10 +17,9 @@
 #include "engine/db/db_impl.h"
 #include "gtest/gtest.h"
 #include "io/memory_device.h"
+#include "tests/support/seed.h"
 
 namespace ashlar {
-
-extern uint64_t g_seed;  // --seed
 
 constexpr uint64_t kMiB = 1ull << 20;
 inline const WriteOptions kBufferedWrite{Durability::kBuffered};

@@ -7,7 +7,7 @@
 namespace ashlar {
 
 extern uint64_t g_seed;  // --seed: of the randomized tests, printed always
-extern uint32_t
-    g_scale;  // ASHLAR_TEST_SCALE in the environment: percent of the enumerated cases to run
+// ASHLAR_TEST_SCALE in the environment: percent of the enumerated cases to run.
+extern uint32_t g_scale;
 
 }  // namespace ashlar

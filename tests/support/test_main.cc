@@ -1,5 +1,5 @@
-// main of the gtest binaries: --seed=N for the randomized tests, printed always;
-// ASHLAR_TEST_SCALE=PERCENT thins out what is enumerated, for slow builds.
+// main of the gtest binaries: --seed=N (or ASHLAR_TEST_SEED=N) for the randomized tests, printed
+// always; ASHLAR_TEST_SCALE=PERCENT thins out what is enumerated, for slow builds.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +18,8 @@ uint32_t g_scale = 100;
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  ashlar::g_seed = std::random_device{}();
+  const char* const seed = std::getenv("ASHLAR_TEST_SEED");
+  ashlar::g_seed = seed != nullptr ? std::strtoull(seed, nullptr, 0) : std::random_device{}();
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg.rfind("--seed=", 0) == 0) {
