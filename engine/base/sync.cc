@@ -28,8 +28,12 @@ void CondVar::WaitFor(Mutex* mutex, uint64_t ns) {
     return;
   }
   std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
-  // wait_until on the system clock: TSan of this compiler does not know pthread_cond_clockwait.
+#ifdef __SANITIZE_THREAD__
+  // TSan of this compiler does not know pthread_cond_clockwait, which the steady clock takes.
   cond_.wait_until(lock, std::chrono::system_clock::now() + std::chrono::nanoseconds(ns));
+#else
+  cond_.wait_for(lock, std::chrono::nanoseconds(ns));
+#endif
   lock.release();
 }
 

@@ -40,12 +40,6 @@ bool DBImpl::BackgroundStep() {
     }
   } else if (WantsMerge()) {
     status = MergeStep();
-    if (absl::IsDataLoss(status)) {
-      merge_blocked_ = status;
-      since_unix_ms_ = env_.clock->UnixMs();
-      unsaid_.push_back(absl::StrCat("merging stopped: ", status.message()));
-      status = absl::OkStatus();
-    }
   } else {
     did = false;
   }
@@ -80,7 +74,12 @@ absl::Status DBImpl::AwaitBackground() {
   RETURN_IF_ERROR(CheckNotFailed());
   if (stopping_) return absl::FailedPreconditionError("the store is closed");
   if (!has_threads_) {
-    while (background_busy_) progress_.Wait(&mutex_);
+    if (background_busy_) {
+      // Another caller does a step: whoever waits looks again after it.
+      while (background_busy_) progress_.Wait(&mutex_);
+      RETURN_IF_ERROR(CheckNotFailed());
+      return full_.ok() ? absl::OkStatus() : FullError();
+    }
     if (!BackgroundStep()) {
       return absl::InternalError("the store waits for work that it does not know how to do");
     }

@@ -1,5 +1,6 @@
 // MERGE: pick -> read, merge and write one step, durable -> one edit. Repeated by the background
 // until there is nothing to pick; each step leaves a state that a crash may find.
+#include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/compaction/merge_job.h"
 #include "engine/compaction/picker.h"
@@ -25,7 +26,13 @@ absl::Status DBImpl::MergeStep() {
   mutex_.Lock();
   if (!edit.ok()) {
     space_->Free(taken);
-    return edit.status();
+    // Damage of an input stops merging for good, so that it is never copied or merged away. Any
+    // other error, and any of Install, is the store's.
+    if (!absl::IsDataLoss(edit.status())) return edit.status();
+    merge_blocked_ = edit.status();
+    since_unix_ms_ = env_.clock->UnixMs();
+    unsaid_.push_back(absl::StrCat("merging stopped: ", merge_blocked_.message()));
+    return absl::OkStatus();
   }
   return Install(*std::move(edit));
 }

@@ -195,6 +195,7 @@ class DBImpl : public DB {
   std::unique_ptr<ManifestLog> manifest_;
   struct Roll {
     Superblock superblock;
+    uint64_t version = 0;  // number of the one that the manifest begins with
     std::unique_ptr<ManifestLog> manifest;
   };
   std::optional<Roll> roll_;         // a manifest whose superblock is not written yet

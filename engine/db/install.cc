@@ -97,12 +97,13 @@ absl::Status DBImpl::StartManifest(const Version& version) {
   next.predecessor = ContentChecksum(superblock_);
   next.manifest_first_checksum = manifest->first_checksum();
   next.manifest_extents = copies;
-  roll_ = Roll{next, std::move(manifest)};
+  roll_ = Roll{next, version.number, std::move(manifest)};
   return absl::OkStatus();
 }
 
 absl::Status DBImpl::RollManifest(const Version& version) {
   if (!roll_) RETURN_IF_ERROR(StartManifest(version));
+  CHECK(roll_->version == version.number);  // nothing else was installed since it was started
   mutex_.Unlock();
   const absl::Status status = WriteSuperblocks(io_, roll_->superblock);
   mutex_.Lock();

@@ -193,8 +193,9 @@ absl::Status DBImpl::ReplayLog() {
         payload.size() + entries * Memtable::kEntryOverhead + Memtable::kGroupSlack;
     if (memtable != nullptr && memtable->table.bytes_free() < need) RETURN_IF_ERROR(write_out());
     if (memtable == nullptr) {
-      memtable = std::make_shared<LoggedMemtable>(std::max(sizing_.memtable_bytes, need + 1024),
-                                                  WriteId{});
+      memtable = std::make_shared<LoggedMemtable>(
+          std::max({sizing_.memtable_bytes, need + 1024, uint64_t{superblock_.extent_bytes}}),
+          WriteId{});
     }
     Cursor in(payload);
     last = first - 1;

@@ -339,9 +339,11 @@ absl::Status DBImpl::LeadTimers(uint64_t now) {
   }
   mutex_.Lock();
   if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
+  log_full_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
   if (!status.ok()) {
-    // Not again before the next write: each of those tries again anyhow.
-    unsubmitted_since_ns_ = undurable_since_ns_ = 0;
+    // No room below: again in a second.
+    unsubmitted_since_ns_ = 0;
+    undurable_since_ns_ = env_.clock->NowNs();
     mark_due_ = false;
     return status;
   }

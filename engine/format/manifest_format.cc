@@ -19,9 +19,6 @@ enum Tag : uint64_t {
   kSnapshotEnd = 16,
 };
 
-constexpr uint64_t kExtentsMax = 1u
-                                 << 20;  // of one table or segment; bounds what a decoder allocates
-
 void AppendExtents(std::string* out, const std::vector<ExtentId>& extents) {
   std::string runs;
   uint64_t count = 0;
@@ -37,15 +34,17 @@ void AppendExtents(std::string* out, const std::vector<ExtentId>& extents) {
   out->append(runs);
 }
 
-bool TakeExtents(Cursor* in, std::vector<ExtentId>* extents) {
+// Takes at most *budget extents, and that many off it.
+bool TakeExtents(Cursor* in, std::vector<ExtentId>* extents, uint64_t* budget) {
   uint64_t count;
-  if (!in->VarintAtMost(kExtentsMax, &count)) return false;
+  if (!in->VarintAtMost(*budget, &count)) return false;
   for (uint64_t i = 0; i < count; ++i) {
     uint64_t first, n;
-    if (!in->VarintAtMost(kMaxExtents, &first) ||
-        !in->VarintAtMost(kExtentsMax - extents->size(), &n) || n == 0 || first + n > kMaxExtents) {
+    if (!in->VarintAtMost(kMaxExtents, &first) || !in->VarintAtMost(*budget, &n) || n == 0 ||
+        first + n > kMaxExtents) {
       return false;
     }
+    *budget -= n;
     for (uint64_t k = 0; k < n; ++k) extents->push_back(ExtentId{static_cast<uint32_t>(first + k)});
   }
   return true;
@@ -89,8 +88,8 @@ void AppendTable(std::string* out, const TableMeta& t) {
   AppendBytes(out, t.largest);
 }
 
-bool TakeTable(Cursor* in, TableMeta* t) {
-  return TakeId(in, &t->id) && in->Fixed(&t->level) && TakeExtents(in, &t->extents) &&
+bool TakeTable(Cursor* in, TableMeta* t, uint64_t* budget) {
+  return TakeId(in, &t->id) && in->Fixed(&t->level) && TakeExtents(in, &t->extents, budget) &&
          TakeU32(in, &t->dropped_extents) && TakeU32(in, &t->pages) &&
          TakeU32(in, &t->tail_pages) && in->Fixed(&t->footer_checksum) && in->Varint(&t->entries) &&
          in->Varint(&t->tombstones) && in->Varint(&t->record_bytes) &&
@@ -145,7 +144,7 @@ void EncodeEdit(const VersionEdit& edit, std::string* out) {
   if (edit.snapshot_end) AppendField(out, kSnapshotEnd, {});
 }
 
-absl::Status DecodeEdit(std::string_view bytes, VersionEdit* edit) {
+absl::Status DecodeEdit(std::string_view bytes, VersionEdit* edit, uint64_t extents_max) {
   Cursor in(bytes);
   while (!in.done()) {
     uint64_t tag;
@@ -157,7 +156,7 @@ absl::Status DecodeEdit(std::string_view bytes, VersionEdit* edit) {
     bool ok = true;
     switch (tag) {
       case kAddTable:
-        ok = TakeTable(&f, &edit->add_tables.emplace_back());
+        ok = TakeTable(&f, &edit->add_tables.emplace_back(), &extents_max);
         break;
       case kRemoveTable:
         ok = TakeId(&f, &edit->remove_tables.emplace_back());
@@ -169,7 +168,7 @@ absl::Status DecodeEdit(std::string_view bytes, VersionEdit* edit) {
       }
       case kAssignSegment: {
         auto& s = edit->assign_segments.emplace_back();
-        ok = TakeId(&f, &s.id) && TakeExtents(&f, &s.extents) && !s.extents.empty();
+        ok = TakeId(&f, &s.id) && TakeExtents(&f, &s.extents, &extents_max) && !s.extents.empty();
         break;
       }
       case kReleaseSegment:

@@ -62,6 +62,8 @@ struct VersionEdit {
 
 void EncodeEdit(const VersionEdit& edit, std::string* out);
 // DataLoss naming the field; also for a field this version must understand and does not.
-absl::Status DecodeEdit(std::string_view in, VersionEdit* edit);
+// `extents_max` is how many extents the store has: an edit that names more of them in all is
+// refused, so that a decoder allocates no more than an honest edit would.
+absl::Status DecodeEdit(std::string_view in, VersionEdit* edit, uint64_t extents_max = 1u << 20);
 
 }  // namespace ashlar

@@ -33,8 +33,10 @@ absl::Status TableReader::ReadPages(io::Queue& queue, const TableMeta& meta, uin
   if (count == 0 || first < dropped || first + count - dropped > meta.extents.size() * per_extent) {
     return Damaged(meta, first, "an index that points outside the table");
   }
-  return io_->Read(queue, meta.extents, (first - dropped) * kPageBytes,
-                   {to, size_t{count} * kPageBytes});
+  const absl::Status s = io_->Read(queue, meta.extents, (first - dropped) * kPageBytes,
+                                   {to, size_t{count} * kPageBytes});
+  // What can't be read for good is damage, and has a place.
+  return absl::IsInternal(s) ? Damaged(meta, first, s.message()) : s;
 }
 
 absl::Status TableReader::VerifyAt(const TableMeta& meta, uint32_t page, PageKind kind,
@@ -342,8 +344,12 @@ absl::StatusOr<uint32_t> TableReader::ExtentsBefore(const TableMeta& meta,
   ASSIGN_OR_RETURN(const auto top, Top(meta));
   ASSIGN_OR_RETURN(const auto partition,
                    Part(meta, *top, static_cast<uint32_t>(top->PartitionFor(smallest))));
-  return partition->fences[FenceFor(*partition, smallest)].page /
-         (io_->extent_bytes() / kPageBytes);
+  const uint32_t page = partition->fences[FenceFor(*partition, smallest)].page;
+  const uint32_t extent = page / (io_->extent_bytes() / kPageBytes);
+  if (extent < meta.dropped_extents || extent - meta.dropped_extents >= meta.extents.size()) {
+    return Damaged(meta, page, "an index that points outside the table");
+  }
+  return extent;
 }
 
 void TableReader::Verify(const TableMeta& meta, const DamageSink& damage, uint64_t* pages,

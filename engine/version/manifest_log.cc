@@ -14,8 +14,23 @@ namespace ashlar {
 namespace {
 
 constexpr uint64_t kWantedMin = 256u << 10;
+constexpr size_t kSnapshotTables = 2048;  // in one edit of a snapshot
 
 uint64_t RoundUp(uint64_t v, uint64_t grain) { return (v + grain - 1) / grain * grain; }
+
+// Ids and sequence numbers that an honest store of this epoch can have: what is written next counts
+// on from them.
+absl::Status CheckNumbers(const Version& version, uint32_t epoch) {
+  constexpr SequenceNumber kMax = SequenceNumber{1} << 62;
+  bool possible = version.last_sequence < kMax;
+  for (const TablePtr& t : version.AllTables()) {
+    possible &=
+        t->id.epoch <= epoch && t->min_sequence <= t->max_sequence && t->max_sequence < kMax;
+  }
+  for (const auto& [id, segment] : version.segments) possible &= id.epoch <= epoch;
+  if (possible) return absl::OkStatus();
+  return absl::DataLossError("manifest: an id or sequence number that this store can't have given");
+}
 
 }  // namespace
 
@@ -64,9 +79,20 @@ absl::Status ManifestLog::Start(WriteId id, std::array<std::vector<ExtentId>, 2>
   copies_ = std::move(copies);
   offset_ = 0;
   previous_checksum_ = 0;
-  VersionEdit edit = SnapshotOf(version);
-  edit.snapshot_end = true;
-  return Append(edit);
+  // In edits of moderate size, each of which a reader takes in whole; only the last completes it.
+  VersionEdit rest = SnapshotOf(version);
+  const std::vector<TableMeta> tables = std::move(rest.add_tables);
+  rest.add_tables.clear();
+  VersionEdit some;
+  for (const TableMeta& t : tables) {
+    some.add_tables.push_back(t);
+    if (some.add_tables.size() < kSnapshotTables) continue;
+    RETURN_IF_ERROR(Append(some));
+    some.add_tables.clear();
+  }
+  rest.add_tables = std::move(some.add_tables);
+  rest.snapshot_end = true;
+  return Append(rest);
 }
 
 absl::Status ManifestLog::Append(const VersionEdit& edit) {
@@ -95,7 +121,7 @@ absl::StatusOr<ManifestState> ReadManifest(ExtentIo* io, const Superblock& sb) {
       io, sb.store, streams,
       [&](SequenceNumber, std::string_view payload) -> absl::Status {
         VersionEdit edit;
-        RETURN_IF_ERROR(DecodeEdit(payload, &edit));
+        RETURN_IF_ERROR(DecodeEdit(payload, &edit, sb.store_bytes / sb.extent_bytes));
         ASSIGN_OR_RETURN(AppliedEdit applied, ApplyEdit(*state.version, edit));
         state.version = std::move(applied.version);
         complete |= edit.snapshot_end;
@@ -108,6 +134,7 @@ absl::StatusOr<ManifestState> ReadManifest(ExtentIo* io, const Superblock& sb) {
                                             ": not the manifest that the superblock names"));
   }
   RETURN_IF_ERROR(CheckVersion(*state.version));
+  RETURN_IF_ERROR(CheckNumbers(*state.version, sb.epoch));
   for (const auto& d : report.copy_damage) {
     // A crash between the two copies of the last edit leaves it in one: no damage, unless the store
     // was closed behind it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -22,8 +23,16 @@ class Window {
 
   uint64_t size() const { return size_; }
 
+  // Why a record at `offset` can't be told: some of the bytes that it may have were not readable
+  // when they were looked at.
+  absl::Status Unreadable(uint64_t offset) const {
+    const auto it = unreadable_.lower_bound(offset / kPageBytes * kPageBytes);
+    return it == unreadable_.end() || it->first >= offset + kRecordBytesMax ? absl::OkStatus()
+                                                                            : it->second;
+  }
+
   // At least one whole record's worth of bytes from `offset`, or up to the end of the stream.
-  absl::StatusOr<std::span<const std::byte>> At(uint64_t offset) {
+  std::span<const std::byte> At(uint64_t offset) {
     const uint64_t want = std::min<uint64_t>(kRecordBytesMax, size_ - offset);
     if (offset < begin_ || offset + want > begin_ + bytes_.size()) {
       const uint64_t begin = offset / kPageBytes * kPageBytes;
@@ -35,8 +44,21 @@ class Window {
       ExtentIo::Lease lease = io_->Acquire();
       for (uint64_t at = 0; at < bytes.size();) {
         const uint64_t n = std::min<uint64_t>(lease.buffer_bytes(), bytes.size() - at);
-        RETURN_IF_ERROR(io_->Read(lease.queue(), *extents_, begin + at, {lease.buffer(), n}));
-        std::memcpy(bytes.data() + at, lease.buffer(), n);
+        if (io_->Read(lease.queue(), *extents_, begin + at, {lease.buffer(), n}).ok()) {
+          std::memcpy(bytes.data() + at, lease.buffer(), n);
+        } else {
+          // One bad block must not take its neighbours along: page by page, and zeros for what
+          // can't be read.
+          for (uint64_t page = at; page < at + n; page += kPageBytes) {
+            const absl::Status s =
+                io_->Read(lease.queue(), *extents_, begin + page, {lease.buffer(), kPageBytes});
+            if (s.ok()) {
+              std::memcpy(bytes.data() + page, lease.buffer(), kPageBytes);
+            } else {
+              unreadable_[begin + page] = s;
+            }
+          }
+        }
         at += n;
       }
       bytes_ = std::move(bytes);
@@ -51,6 +73,7 @@ class Window {
   const uint64_t size_;
   uint64_t begin_ = 0;
   std::vector<std::byte> bytes_;
+  std::map<uint64_t, absl::Status> unreadable_;  // pages seen so far, by offset
 };
 
 struct Parsed {
@@ -79,7 +102,7 @@ class Replay {
     while (s < streams_.size()) {
       report_->end = {streams_[s].id.raw(), offset};
       Parsed record;
-      ASSIGN_OR_RETURN(bool found, Next(s, offset, &record));
+      bool found = Next(s, offset, &record);
       if (found) {
         RETURN_IF_ERROR(Accept(s, record));
         offset = record.header.position.offset + RecordBytes(record.header.payload_bytes);
@@ -88,7 +111,7 @@ class Replay {
       // The stream ends here, or the chain does: it goes on if the next stream's first record says
       // so. With nothing read yet there is no chain: what a later stream holds lies behind a hole.
       if ((chain_ || PLANT("recovery.begin_behind_a_hole")) && s + 1 < streams_.size()) {
-        ASSIGN_OR_RETURN(found, Next(s + 1, 0, &record));
+        found = Next(s + 1, 0, &record);
         if (found) {
           ++s;
           offset = 0;
@@ -96,39 +119,54 @@ class Replay {
         }
       }
       ASSIGN_OR_RETURN(const bool goes_on, FindProof(&s, &offset));
-      if (!goes_on) break;
+      if (goes_on) continue;
+      // Is it the end, or only where reading ends? What can't be read may be the next record.
+      absl::Status why = Unreadable(s, offset);
+      if (why.ok() && s + 1 < streams_.size()) why = Unreadable(s + 1, 0);
+      if (why.ok()) break;
+      if (damage_ == nullptr) return why;
+      damage_(streams_[s].name, why);
+      break;
     }
     return absl::OkStatus();
   }
 
  private:
+  // Not OK when no copy of the stream could be read where a record at `offset` would lie.
+  absl::Status Unreadable(size_t s, uint64_t offset) const {
+    absl::Status why;
+    for (const Window& window : windows_[s]) {
+      why = window.Unreadable(offset);
+      if (why.ok()) return why;
+    }
+    // What can't be read for good is damage; what may pass keeps its kind.
+    return absl::Status(
+        absl::IsInternal(why) ? absl::StatusCode::kDataLoss : why.code(),
+        absl::StrCat(streams_[s].name, ": ", WhereIs(s, 0, offset), ": ", why.message()));
+  }
+
   // The chain's next record in stream s: at `offset`, or at the next LBA when what is in between is
   // padding.
-  absl::StatusOr<bool> Next(size_t s, uint64_t offset, Parsed* record) {
-    ASSIGN_OR_RETURN(bool found, ParseAt(s, offset, record));
+  bool Next(size_t s, uint64_t offset, Parsed* record) {
+    bool found = ParseAt(s, offset, record);
     const uint64_t lba = io_->block_bytes();
     if (!found && offset % lba != 0) {
-      ASSIGN_OR_RETURN(found, ParseAt(s, (offset + lba - 1) / lba * lba, record));
+      found = ParseAt(s, (offset + lba - 1) / lba * lba, record);
     }
     return found && (!chain_ || record->header.previous_checksum == *chain_ ||
                      PLANT("recovery.ignore_chain"));
   }
 
-  absl::StatusOr<bool> ParseAt(size_t s, uint64_t offset, Parsed* record) {
+  bool ParseAt(size_t s, uint64_t offset, Parsed* record) {
     bool found = false, missing = false;
     for (size_t c = 0; c < windows_[s].size(); ++c) {
       Window& window = windows_[s][c];
       if (offset + kRecordHeaderBytes > window.size()) return false;
-      auto bytes = window.At(offset);
-      if (!bytes.ok()) {
-        // A copy that can't be read is like one that does not verify, as long as there is another.
-        if (windows_[s].size() == 1) return bytes.status();
-        read_error_ = bytes.status();
-      }
+      const std::span<const std::byte> bytes = window.At(offset);
       Parsed here;
       here.copy = c;
-      if (bytes.ok() && ParseRecord(*bytes, {streams_[s].id.raw(), offset}, seeds_[s], &here.header,
-                                    &here.payload) == RecordParse::kOk) {
+      if (ParseRecord(bytes, {streams_[s].id.raw(), offset}, seeds_[s], &here.header,
+                      &here.payload) == RecordParse::kOk) {
         if (!found) *record = here;
         found = true;
       } else {
@@ -136,8 +174,6 @@ class Replay {
         missing = true;
       }
     }
-    if (!found && !read_error_.ok()) return read_error_;
-    read_error_ = absl::OkStatus();
     record->elsewhere_missing = found && missing;
     return found;
   }
@@ -181,7 +217,7 @@ class Replay {
       uint64_t at = t == *s ? *offset / lba * lba : 0;
       while (at + kRecordHeaderBytes <= windows_[t].front().size()) {
         Parsed record;
-        ASSIGN_OR_RETURN(const bool found, ParseAt(t, at, &record));
+        const bool found = ParseAt(t, at, &record);
         if (found && !PLANT("recovery.truncate_at_damage") && (t != *s || at >= *offset) &&
             record.header.durable > end) {
           const absl::Status why = absl::DataLossError(
@@ -208,8 +244,8 @@ class Replay {
     const uint64_t lba = io_->block_bytes();
     const uint64_t padding = (lba - offset % lba) % lba;
     const auto bytes = windows_[s].front().At(offset);
-    if (!bytes.ok() || bytes->size() < padding) return offset;
-    const bool zero = std::all_of(bytes->begin(), bytes->begin() + static_cast<ptrdiff_t>(padding),
+    if (bytes.size() < padding) return offset;
+    const bool zero = std::all_of(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(padding),
                                   [](std::byte b) { return b == std::byte{0}; });
     return zero ? offset + padding : offset;
   }
@@ -232,7 +268,6 @@ class Replay {
   bool in_group_ = false;
   std::string payload_;
   size_t missing_copy_ = 0;
-  absl::Status read_error_;
 };
 
 }  // namespace

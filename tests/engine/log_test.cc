@@ -209,6 +209,42 @@ TEST_P(LogTest, FullIsRepeatedAndNothingIsLost) {
   floor_.device->set_hook(nullptr);
 }
 
+// A block that can't be read ends nothing where nothing is: far behind the end it does not matter,
+// where a record may lie it is an error with the place, and a rescue goes on.
+TEST_P(LogTest, UnreadableBlocksMatterWhereARecordMayLie) {
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(Add("payload number " + std::to_string(i)).ok());
+    ASSERT_TRUE(log_->MakeDurable().ok());
+  }
+  uint64_t bad = 0;  // byte of the device
+  floor_.device->set_hook([&](const io::Request& r, const std::byte*) {
+    io::IoStatus s;
+    const uint64_t at = io::Raw(r.lba) * floor_.device->geometry().lba_bytes;
+    if (r.op == io::Op::kRead && at <= bad && bad < at + r.data[0].bytes) {
+      s.cls = io::IoClass::kFatal;
+      s.err = 5;
+    }
+    return s;
+  });
+  const auto byte_of = [&](uint64_t offset) {
+    return static_cast<uint64_t>(At(0, offset) - floor_.device->contents().data());
+  };
+  bad = byte_of(600u << 10);
+  EXPECT_TRUE(Replay().status.ok());
+  EXPECT_EQ(Replay().payloads, written_);
+  bad = byte_of(Replay().report.end.offset + 5000);  // the next record might be there
+  Outcome o = Replay();
+  EXPECT_TRUE(absl::IsDataLoss(o.status)) << o.status;
+  EXPECT_NE(o.status.message().find("extent"), absl::string_view::npos) << o.status;
+  bad = byte_of(0);
+  EXPECT_TRUE(absl::IsDataLoss(Replay().status));
+  o = Replay(true);
+  EXPECT_TRUE(o.status.ok()) << o.status;
+  EXPECT_EQ(o.damage.size(), 1u);
+  floor_.device->set_hook(nullptr);
+  EXPECT_EQ(Replay().payloads, written_);
+}
+
 TEST_P(LogTest, AFailedWriteBreaksTheWriterForGood) {
   bool fail = false;
   floor_.device->set_hook([&](const io::Request& r, const std::byte*) {

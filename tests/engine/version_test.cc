@@ -128,6 +128,9 @@ class ManifestTest : public testing::Test {
     sb.manifest = id_;
     sb.manifest_first_checksum = log_.first_checksum();
     sb.manifest_extents = copies_;
+    sb.epoch = 1;
+    sb.extent_bytes = 64u << 10;
+    sb.store_bytes = 64u << 20;
     sb.owner.pid = 1;  // open: the last edit may have met a crash between the copies
     return ReadManifest(floor_.io.get(), sb);
   }
@@ -171,6 +174,53 @@ TEST_F(ManifestTest, LostInBothCopiesIsDamageButForTheLast) {
     for (size_t c : {0u, 1u}) std::memcpy(Page(c, page), kept[c].data(), kPageBytes);
   }
   ASSERT_TRUE(Read().ok());
+}
+
+TEST_F(ManifestTest, OneUnreadableCopyIsNoObstacle) {
+  const uint64_t bad = static_cast<uint64_t>(Page(0, 0) - floor_.device->contents().data());
+  floor_.device->set_hook([&](const io::Request& r, const std::byte*) {
+    io::IoStatus s;
+    const uint64_t at = io::Raw(r.lba) * 4096;
+    // The whole first extent of the first copy, and what lies behind the last record of the other.
+    if (r.op == io::Op::kRead && at >= bad && at < bad + (64u << 10)) s.cls = io::IoClass::kFatal;
+    return s;
+  });
+  auto state = Read();
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->version->level0.size(), 10u);
+  floor_.device->set_hook(nullptr);
+}
+
+// A snapshot of many tables is written in several edits, and is none before the last.
+TEST(Manifest, ALargeSnapshotIsWholeOrNothing) {
+  Floor floor(4096, 1u << 20);
+  Version large;
+  for (uint32_t i = 0; i < 5000; ++i) {
+    auto t =
+        std::make_shared<TableMeta>(Table(1, 1, NumberedKey(2 * i), NumberedKey(2 * i + 1), 1));
+    t->id = {1, 10 + i};
+    large.run.push_back(t);
+  }
+  const std::array<std::vector<ExtentId>, 2> copies = {floor.Extents(3), floor.Extents(3)};
+  ManifestLog log(floor.io.get(), floor.store);
+  ASSERT_TRUE(log.Start({1, 1}, copies, large).ok());
+  Superblock sb;
+  sb.store = floor.store;
+  sb.epoch = 1;
+  sb.extent_bytes = 1u << 20;
+  sb.store_bytes = 64ull << 30;
+  sb.manifest = {1, 1};
+  sb.manifest_first_checksum = log.first_checksum();
+  sb.manifest_extents = copies;
+  auto state = ReadManifest(floor.io.get(), sb);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->version->run.size(), 5000u);
+  // Ids of a later epoch than the store's can't be, nor more extents than it has.
+  sb.epoch = 0;
+  EXPECT_TRUE(absl::IsDataLoss(ReadManifest(floor.io.get(), sb).status()));
+  sb.epoch = 1;
+  sb.store_bytes = 1000ull << 20;
+  EXPECT_TRUE(absl::IsDataLoss(ReadManifest(floor.io.get(), sb).status()));
 }
 
 TEST_F(ManifestTest, SaysWhenItIsFull) {
