@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/admin/store_admin.h"
 #include "engine/base/limits.h"
+#include "engine/base/rounding.h"
 #include "engine/base/status.h"
 #include "engine/db/sizing.h"
 #include "engine/db/store_file.h"
@@ -153,9 +154,8 @@ absl::Status FormatDevice(io::Device* device, uint32_t extent_bytes, const Store
   empty.clean = true;
   for (auto& copy : sb.manifest_extents) {
     const uint64_t bytes = ManifestLog::WantedBytes(empty, g.lba_bytes);
-    ASSIGN_OR_RETURN(
-        copy, map.Allocate(Purpose::kManifest,
-                           static_cast<uint32_t>((bytes + extent_bytes - 1) / extent_bytes)));
+    ASSIGN_OR_RETURN(copy, map.Allocate(Purpose::kManifest,
+                                        static_cast<uint32_t>(CeilDiv(bytes, extent_bytes))));
   }
   ManifestLog manifest(io.get(), id);
   RETURN_IF_ERROR(manifest.Start(sb.manifest, sb.manifest_extents, empty));

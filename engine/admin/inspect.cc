@@ -56,14 +56,6 @@ absl::Status LoadManifest(io::Device* device, Loaded* loaded) {
   return absl::OkStatus();
 }
 
-std::vector<RecordStream> Streams(const Version& version) {
-  std::vector<RecordStream> streams;
-  for (const auto& [id, segment] : version.segments) {
-    streams.push_back({SegmentName(id), id, {segment.extents}});
-  }
-  return streams;
-}
-
 }  // namespace
 
 absl::StatusOr<StoreInfo> InspectDevice(io::Device* device) {
@@ -161,7 +153,7 @@ absl::StatusOr<CheckReport> CheckDevice(io::Device* device, const Progress& prog
 
   ReplayReport replay;
   const absl::Status log = ReplayRecords(
-      loaded.io.get(), sb.store, Streams(version),
+      loaded.io.get(), sb.store, LogStreams(version),
       [](SequenceNumber, std::string_view payload) -> absl::Status {
         Cursor in(payload);
         for (Entry entry; !in.done();) RETURN_IF_ERROR(DecodeEntry(&in, &entry));

@@ -73,23 +73,17 @@ void DBImpl::BackgroundThread() {
 absl::Status DBImpl::AwaitBackground() {
   RETURN_IF_ERROR(CheckNotFailed());
   if (stopping_) return absl::FailedPreconditionError("the store is closed");
-  if (!has_threads_) {
-    if (background_busy_) {
-      // Another caller does a step: whoever waits looks again after it.
-      while (background_busy_) progress_.Wait(&mutex_);
-      RETURN_IF_ERROR(CheckNotFailed());
-      return full_.ok() ? absl::OkStatus() : FullError();
-    }
-    if (!BackgroundStep()) {
-      return absl::InternalError("the store waits for work that it does not know how to do");
-    }
-    RETURN_IF_ERROR(CheckNotFailed());
-    return full_.ok() ? absl::OkStatus() : FullError();
+  if (has_threads_) {
+    if (!full_.ok()) return FullError();
+    const uint64_t turns = background_turns_;
+    WakeBackground();
+    while (background_turns_ == turns && failed_.ok() && !stopping_) progress_.Wait(&mutex_);
+  } else if (background_busy_) {
+    // Another caller does a step: whoever waits looks again after it.
+    while (background_busy_) progress_.Wait(&mutex_);
+  } else if (!BackgroundStep()) {
+    return absl::InternalError("the store waits for work that it does not know how to do");
   }
-  if (!full_.ok()) return FullError();
-  const uint64_t turns = background_turns_;
-  WakeBackground();
-  while (background_turns_ == turns && failed_.ok() && !stopping_) progress_.Wait(&mutex_);
   RETURN_IF_ERROR(CheckNotFailed());
   return full_.ok() ? absl::OkStatus() : FullError();
 }

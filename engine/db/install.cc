@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/plant.h"
+#include "engine/base/rounding.h"
 #include "engine/base/status.h"
 #include "engine/db/db_impl.h"
 #include "engine/db/store_iterator.h"
@@ -71,8 +72,8 @@ absl::Status DBImpl::Install(VersionEdit edit) {
 absl::Status DBImpl::StartManifest(const Version& version) {
   FreeUnreferenced();
   const uint64_t bytes = ManifestLog::WantedBytes(version, superblock_.lba_bytes);
-  const uint32_t want = static_cast<uint32_t>(std::clamp<uint64_t>(
-      (bytes + superblock_.extent_bytes - 1) / superblock_.extent_bytes, 1, kManifestExtentsMax));
+  const uint32_t want = static_cast<uint32_t>(
+      std::clamp<uint64_t>(CeilDiv(bytes, superblock_.extent_bytes), 1, kManifestExtentsMax));
   std::array<std::vector<ExtentId>, 2> copies;
   for (auto& copy : copies) {
     auto extents = space_->Allocate(Purpose::kManifest, want);
@@ -82,7 +83,7 @@ absl::Status DBImpl::StartManifest(const Version& version) {
     }
     copy = *std::move(extents);
   }
-  Superblock next = superblock_;
+  Superblock next = SuccessorOf(superblock_, superblock_.generation + 1);
   next.manifest = NextWriteId();
   mutex_.Unlock();
   auto manifest = std::make_unique<ManifestLog>(io_, next.store);
@@ -93,8 +94,6 @@ absl::Status DBImpl::StartManifest(const Version& version) {
     // A snapshot that fits no manifest is a store that can't go on.
     return absl::IsOutOfRange(status) ? absl::InternalError(status.message()) : status;
   }
-  next.generation = superblock_.generation + 1;
-  next.predecessor = ContentChecksum(superblock_);
   next.manifest_first_checksum = manifest->first_checksum();
   next.manifest_extents = copies;
   roll_ = Roll{next, version.number, std::move(manifest)};

@@ -143,9 +143,7 @@ absl::Status DBImpl::OpenStore() {
 
 // The new epoch, durable before anything is written under it: a write id is never used twice.
 absl::Status DBImpl::TakeOver(const Superblock& found, uint64_t generation, uint32_t epoch) {
-  Superblock next = found;
-  next.generation = generation;
-  next.predecessor = ContentChecksum(found);
+  Superblock next = SuccessorOf(found, generation);
   next.epoch = epoch;
   next.owner = CurrentProcess();
   if (!PLANT("open.epoch_not_durable")) RETURN_IF_ERROR(WriteSuperblocks(io_, next));
@@ -161,9 +159,7 @@ absl::Status DBImpl::ReplayLog() {
   {
     MutexLock lock(&mutex_);
     last = last_sequence_;
-    for (const auto& [id, segment] : version_->segments) {
-      streams.push_back({SegmentName(id), id, {segment.extents}});
-    }
+    streams = LogStreams(*version_);
   }
   std::shared_ptr<LoggedMemtable> memtable;
   const auto write_out = [&]() -> absl::Status {
@@ -296,9 +292,7 @@ absl::Status DBImpl::Close() {
       status = Install(std::move(edit));
       if (status.ok()) {
         // Nobody has it open: from here on the last edit is known to be durable in both copies.
-        Superblock next = superblock_;
-        ++next.generation;
-        next.predecessor = ContentChecksum(superblock_);
+        Superblock next = SuccessorOf(superblock_, superblock_.generation + 1);
         next.owner = Owner();
         status = WriteSuperblocks(io_, next);
       }

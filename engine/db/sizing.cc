@@ -4,12 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/limits.h"
+#include "engine/base/rounding.h"
 #include "engine/wal/log_writer.h"
 
 namespace ashlar {
 namespace {
-
-uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
 // Extents that a table of `bytes` of records takes at most: records kept whole leave up to a
 // sixteenth of each extent, index and filter take less than what the records' overhead in a

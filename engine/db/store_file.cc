@@ -59,8 +59,13 @@ uint64_t SerialHash(std::string_view serial) {
   return h == 0 ? 1 : h;
 }
 
-std::string SegmentName(WriteId id) {
-  return absl::StrCat("log segment ", id.epoch, ".", id.counter);
+std::vector<RecordStream> LogStreams(const Version& version) {
+  std::vector<RecordStream> streams;
+  for (const auto& [id, segment] : version.segments) {
+    const std::string name = absl::StrCat("log segment ", id.epoch, ".", id.counter);
+    streams.push_back({name, id, {segment.extents}});
+  }
+  return streams;
 }
 
 absl::StatusOr<ExtentMap> DeriveSpace(const Superblock& sb, const Version& version) {

@@ -6,12 +6,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "ashlar/options.h"
 #include "engine/format/superblock.h"
 #include "engine/space/extent_map.h"
 #include "engine/version/version.h"
+#include "engine/wal/record_reader.h"
 #include "io/device.h"
 
 namespace ashlar {
@@ -25,7 +27,8 @@ absl::StatusOr<std::unique_ptr<io::Device>> OpenStoreDevice(const Options& optio
 // 0 for an empty serial, never 0 for another.
 uint64_t SerialHash(std::string_view serial);
 
-std::string SegmentName(WriteId id);
+// The log's segments, oldest first, as ReplayRecords takes them.
+std::vector<RecordStream> LogStreams(const Version& version);
 
 // Every extent that is in use. DataLoss when two owners name one.
 absl::StatusOr<ExtentMap> DeriveSpace(const Superblock& sb, const Version& version);

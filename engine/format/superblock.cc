@@ -98,6 +98,13 @@ uint64_t ContentChecksum(const Superblock& sb) {
   return Checksum(block + kContentAt, kSuperblockBytes - kContentAt, 0);
 }
 
+Superblock SuccessorOf(const Superblock& sb, uint64_t generation) {
+  Superblock next = sb;
+  next.generation = generation;
+  next.predecessor = ContentChecksum(sb);
+  return next;
+}
+
 SuperblockParse ParseSuperblock(const std::byte* in, int copy, Superblock* sb,
                                 std::string* detail) {
   if (std::memcmp(in + kMagicAt, kMagic, sizeof kMagic) != 0) return SuperblockParse::kNotOurs;

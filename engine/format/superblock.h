@@ -56,6 +56,9 @@ void EncodeSuperblock(const Superblock& sb, int copy, std::byte* out);
 // What the copies of one generation have in common: all but place and checksum.
 uint64_t ContentChecksum(const Superblock& sb);
 
+// The same state under the next generation: what an update starts from.
+Superblock SuccessorOf(const Superblock& sb, uint64_t generation);
+
 enum class SuperblockParse {
   kOk,
   kNotOurs,  // no magic

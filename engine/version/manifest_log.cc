@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/limits.h"
 #include "engine/base/plant.h"
+#include "engine/base/rounding.h"
 #include "engine/base/status.h"
 #include "engine/format/checksum.h"
 #include "engine/wal/record_reader.h"
@@ -15,8 +16,6 @@ namespace {
 
 constexpr uint64_t kWantedMin = 256u << 10;
 constexpr size_t kSnapshotTables = 2048;  // in one edit of a snapshot
-
-uint64_t RoundUp(uint64_t v, uint64_t grain) { return (v + grain - 1) / grain * grain; }
 
 // Ids and sequence numbers that an honest store of this epoch can have: what is written next counts
 // on from them.

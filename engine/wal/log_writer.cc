@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/base/plant.h"
+#include "engine/base/rounding.h"
 #include "engine/base/status.h"
 #include "engine/format/checksum.h"
 
@@ -14,8 +15,6 @@ namespace {
 // A fragment is not begun with less room than this: headers would outweigh it.
 constexpr uint32_t kMinFragment = 256;
 constexpr uint32_t kMarkBytes = kRecordHeaderBytes;
-
-uint64_t RoundUp(uint64_t v, uint64_t grain) { return (v + grain - 1) / grain * grain; }
 
 // What a group can take in a segment, at most: each fragment fills a buffer but for kMinFragment, a
 // header and alignment, and each buffer is padded to an LBA. Twice an LBA and a mark behind it.

@@ -79,7 +79,6 @@ class Window {
 struct Parsed {
   RecordHeader header;
   std::string_view payload;
-  size_t copy = 0;
   bool elsewhere_missing = false;  // another copy does not have it
 };
 
@@ -164,7 +163,6 @@ class Replay {
       if (offset + kRecordHeaderBytes > window.size()) return false;
       const std::span<const std::byte> bytes = window.At(offset);
       Parsed here;
-      here.copy = c;
       if (ParseRecord(bytes, {streams_[s].id.raw(), offset}, seeds_[s], &here.header,
                       &here.payload) == RecordParse::kOk) {
         if (!found) *record = here;
@@ -186,7 +184,6 @@ class Replay {
           {missing_copy_, WhereIs(s, missing_copy_, h.position.offset), true});
     }
     if (report_->records++ == 0) report_->first_checksum = h.checksum;
-    report_->last_checksum = h.checksum;
     chain_ = h.checksum;
     if (h.kind == RecordKind::kMark) return absl::OkStatus();
     if (h.first) {

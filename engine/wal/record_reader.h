@@ -28,7 +28,6 @@ struct ReplayReport {
   uint64_t records = 0;
   LogPosition end;              // behind the last record
   uint64_t first_checksum = 0;  // of the very first record
-  uint64_t last_checksum = 0;
   // Copies in which a record that another copy has does not verify: copy number and place. The last
   // record is told apart: a crash between the copies leaves it so.
   struct CopyDamage {
