@@ -77,16 +77,16 @@ build() {
 # a failed case counts as one failure. NAME LOG EXIT
 tally_gtest() {
   local name=$1 log=$2 code=$3 began ok bad none
-  began=$(grep -c '^\[ RUN      \]' "$log")
-  ok=$(grep -cE '\[       OK \] .*\([0-9]+ ms\)$' "$log")
-  bad=$(grep -cE '\[  FAILED  \] .*\([0-9]+ ms\)$' "$log")
-  none=$(grep -cE '\[  SKIPPED \] .*\([0-9]+ ms\)$' "$log")
+  began=$(grep -ac '^\[ RUN      \]' "$log")
+  ok=$(grep -acE '\[       OK \] .*\([0-9]+ ms\)$' "$log")
+  bad=$(grep -acE '\[  FAILED  \] .*\([0-9]+ ms\)$' "$log")
+  none=$(grep -acE '\[  SKIPPED \] .*\([0-9]+ ms\)$' "$log")
   bad=$((bad + began - ok - bad - none))
   [ "$bad" -le 0 ] && [ "$code" != 0 ] && bad=1
   tally "$name" "$ok" "$bad" "$none"
   [ "$bad" = 0 ] && return
-  grep -E '\[  FAILED  \] .*\([0-9]+ ms\)$' "$log" | sed 's/^/    /'
-  [ "$code" -gt 1 ] && note "    exit $code after $(grep '^\[ RUN      \]' "$log" | tail -1)"
+  grep -aE '\[  FAILED  \] .*\([0-9]+ ms\)$' "$log" | sed 's/^/    /'
+  [ "$code" -gt 1 ] && note "    exit $code after $(grep -a '^\[ RUN      \]' "$log" | tail -1)"
   note "    $log ends:"
   tail -n 40 "$log" | cut -c1-300 | sed 's/^/    /'
 }
@@ -120,13 +120,14 @@ shell_cases() {
   for script in "$@"; do
     name=$(basename "$script") log=$LOGS/$layer.$(basename "$script").log code=0
     timeout -k 10 "$HANG_SECONDS" "$script" "$ROOT/build/release" >"$log" 2>&1 </dev/null || code=$?
-    ok=$(grep -c '^ok ' "$log") bad=$(grep -c '^not ok ' "$log") none=$(grep -c '^skip ' "$log")
+    ok=$(grep -ac '^ok ' "$log") bad=$(grep -ac '^not ok ' "$log") none=$(grep -ac '^skip ' "$log")
     # It fell over, or tested nothing.
     [ "$bad" = 0 ] && { [ "$code" != 0 ] || [ $((ok + none)) = 0 ]; } && bad=1
     tally "$name" "$ok" "$bad" "$none"
-    [ "$none" = 0 ] || grep '^skip ' "$log" | sed 's/^/    /'
+    [ "$none" = 0 ] || grep -a '^skip ' "$log" | sed 's/^/    /'
     [ "$bad" = 0 ] && continue
-    grep -A 40 '^not ok ' "$log" | grep -v '^ok ' | head -n 120 | sed 's/^/    /'
+    # A trace may hold bytes of any kind.
+    grep -a -A 40 '^not ok ' "$log" | grep -av '^ok ' | head -n 120 | cat -v | sed 's/^/    /'
     note "    exit $code, $log"
   done
 }

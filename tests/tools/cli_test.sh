@@ -11,8 +11,9 @@ HERE=$(realpath "$(dirname "$0")")
 ctl() { "$CTL" "$@"; }
 # A new store in the directory of the case.
 fresh() { expect 0 ctl format "$IMAGE" --size=256M; }
-# COMMAND as on a terminal, what it shows in ./shown; its exit code does not matter.
-on_terminal() { script -qc "$(printf '%q ' "$@")" /dev/null >shown 2>&1 </dev/null; }
+# COMMAND as on a terminal, what it shows in ./shown; its exit code does not matter. `script` hands the words
+# to $SHELL, and only bash reads what bash has quoted.
+on_terminal() { SHELL=$BASH script -qc "$(printf '%q ' "$@")" /dev/null >shown 2>&1 </dev/null; }
 
 test_help_names_every_command_and_no_other() {
   expect 0 ctl --help
