@@ -7,6 +7,7 @@
 #   cli      ashlarctl alone
 #   headers  every header compiles alone
 #   kill     stores that are killed in the middle, devices that must be refused
+#   sim      all that can be enumerated or simulated, at full size: some ten minutes
 #   asan     all gtest binaries under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan     the tests of several threads under ThreadSanitizer
 #   clang    libraries and tools under clang with -Wthread-safety
@@ -19,7 +20,9 @@ cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tools/packages.sh
 . tools/packages.sh
 
-ALL_LAYERS="fast headers kill asan tsan clang"
+ALL_LAYERS="fast headers kill sim asan tsan clang"
+# What the layer sim runs, each case of them alone.
+SIM_BINARIES="ashlar_crash_test ashlar_damage_test ashlar_sim_test"
 # Tests whose subject is several threads carry one of these in their name.
 TSAN_FILTER='*Concurrent*:*Concurrency*:*Thread*:*Parallel*:*Race*'
 # A guard against hanging, not a limit on speed.
@@ -153,6 +156,39 @@ layer_kill() {
   }
   build release -DASHLAR_TESTS=ON -DASHLAR_TOOLS=ON || return
   shell_cases kill "${scripts[@]}"
+}
+
+# The sums of the "count: NAME N" lines of the logs.
+print_counts() { # LOG...
+  cat "$@" | awk '/^count: / { n[$2] += $3 } END { for (c in n) printf "  %s: %d\n", c, n[c] }' | sort
+}
+
+layer_sim() {
+  build release -DASHLAR_TESTS=ON || return
+  local dir=$ROOT/build/release/bin bin name case log
+  for bin in $SIM_BINARIES; do
+    while read -r case; do
+      while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+      log=$LOGS/sim.${case//\//.}.log
+      (
+        cd "$ASHLAR_TEST_DIR" || exit 1
+        ASHLAR_TEST_SCALE=100 timeout -k 10 "$HANG_SECONDS" "$dir/$bin" --gtest_color=no \
+          --gtest_filter="$case" >"$log" 2>&1 </dev/null
+        echo $? >"$log.exit"
+      ) &
+    done < <(list_cases "$dir/$bin")
+  done
+  wait
+  for log in "$LOGS"/sim.*.log; do
+    name=${log##*/sim.}
+    tally_gtest "${name%.log}" "$log" "$(cat "$log.exit")"
+  done
+  print_counts "$LOGS"/sim.*.log
+}
+
+# SUITE.CASE of a gtest binary, a line each.
+list_cases() {
+  "$1" --gtest_list_tests | sed 's/ *#.*//' | awk '/^seed:/ { next } /^[^ ]/ { suite = $1; next } { print suite $1 }'
 }
 
 layer_asan() {

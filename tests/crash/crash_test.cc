@@ -69,7 +69,7 @@ struct Scenario {
 // An image and the commits that were found in it.
 using Found = std::pair<CrashImage, uint32_t>;
 
-double Scale() { return g_scale / 100.0; }
+double Scale() { return std::min(1.0, g_scale / 0.04); }
 
 // Checks a share of the images of a scenario. Each `every`th is kept in *some.
 void CheckImages(const char* name, Scenario& run, double share, CrashCounts* total, uint64_t every,
@@ -81,7 +81,7 @@ void CheckImages(const char* name, Scenario& run, double share, CrashCounts* tot
   const absl::Status s = rig.Run(
       [&](const CrashImage& i) -> absl::StatusOr<uint32_t> {
         auto prefix = CheckCrashImage(image.get(), run.model, i.least, i.most, i.id);
-        if (prefix.ok() && counts.distinct % std::max<uint64_t>(1, every * g_scale / 100) == 0)
+        if (prefix.ok() && counts.distinct % std::max<uint64_t>(1, static_cast<uint64_t>(static_cast<double>(every) * Scale())) == 0)
           some->emplace_back(i, *prefix);
         return prefix;
       },
@@ -228,7 +228,7 @@ TEST(Crash, EveryCutOfThreeWorkloads) {
   }
   std::printf("crash total: %s; in recovery: %s\n", images.Text().c_str(),
               recoveries.Text().c_str());
-  EXPECT_GE(images.distinct, 5000u * g_scale / 110);
+  EXPECT_GE(images.distinct, 4500 * Scale());
 }
 
 }  // namespace

@@ -6,9 +6,9 @@ set -u
 BIN=$(realpath "$1")/bin
 SOURCE=$(realpath "$(dirname "$0")/../..")
 # From cheap to dear; what has caught a mistake is enough.
-LAYERS="format engine sim db crash"
+LAYERS="format engine sim db damage crash"
 
-export ASHLAR_TEST_SCALE=40
+export ASHLAR_TEST_SCALE=1.6
 
 passes() { # LAYER: with no mistake planted, or the one in ASHLAR_PLANT
   timeout -k 5 300 "$BIN/ashlar_$1_test" --seed=1 >/dev/null 2>&1

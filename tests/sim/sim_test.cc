@@ -262,7 +262,7 @@ void RunSeed(uint64_t seed, Sums* sums) {
 
 TEST(Simulation, RandomCallersSurvivePowerCuts) {
   const char* const text = std::getenv("ASHLAR_SIM_SEEDS");
-  const uint64_t seeds = text != nullptr ? std::strtoull(text, nullptr, 10) : 60 * g_scale / 100;
+  const uint64_t seeds = text != nullptr ? std::strtoull(text, nullptr, 10) : Scaled(1500);
   Sums sums;
   for (uint64_t i = 0; i < seeds && !HasFailure(); ++i) RunSeed(g_seed + i, &sums);
   std::printf(
