@@ -22,7 +22,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 ALL_LAYERS="fast headers kill sim asan tsan clang"
 # What the layer sim runs, each case of them alone.
-SIM_BINARIES="ashlar_crash_test ashlar_damage_test ashlar_sim_test"
+SIM_BINARIES="ashlar_crash_test ashlar_damage_test ashlar_fault_test ashlar_sim_test"
 # Tests whose subject is several threads carry one of these in their name.
 TSAN_FILTER='*Concurrent*:*Concurrency*:*Thread*:*Parallel*:*Race*'
 # A guard against hanging, not a limit on speed.

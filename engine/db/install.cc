@@ -45,6 +45,8 @@ absl::Status DBImpl::Install(VersionEdit edit) {
     mutex_.Lock();
     manifest_must_roll_ = !status.ok();
   }
+  // A command of unknown outcome may still reach the old manifest, whose extents a new one frees.
+  if (absl::IsUnknown(status)) return status;
   if (!status.ok()) {
     status = RollManifest(*applied->version);
     if (!status.ok()) {

@@ -157,13 +157,16 @@ void OrderingMonitor::Account() {
   }
 }
 
-const OrderingMonitor::Command* OrderingMonitor::Undurable(
-    const std::vector<ExtentId>& extents) const {
-  const uint64_t bytes = root_.superblock.extent_bytes;
+const OrderingMonitor::Command* OrderingMonitor::Undurable(const std::vector<ExtentId>& extents,
+                                                           uint64_t bytes) const {
+  const uint64_t extent_bytes = root_.superblock.extent_bytes;
   for (const auto& [id, c] : pending_) {
     if (c.op != io::Op::kWrite) continue;
+    uint64_t left = bytes;
     for (const ExtentId e : extents) {
-      if (c.ranges[0].Overlaps({Raw(e) * bytes, bytes})) return &c;
+      const uint64_t n = std::min(left, extent_bytes);
+      if (n > 0 && c.ranges[0].Overlaps({Raw(e) * extent_bytes, n})) return &c;
+      left -= n;
     }
   }
   return nullptr;
@@ -332,13 +335,12 @@ bool OrderingMonitor::TakeRecords(const ObservedCommand& command, WriteId id, St
   return stream->unread.size() < kRecordBytesMax;
 }
 
-void OrderingMonitor::CheckTables(const std::vector<TableMeta>& tables, const char* who) {
-  for (const TableMeta& t : tables) {
-    if (const Command* const c = Undurable(t.extents); c != nullptr) {
-      Broken(absl::StrCat(who, " names table ", t.id.epoch, ".", t.id.counter,
-                          ", of which command ", c->id, " at ", Where(c->ranges[0]),
-                          " is not durable"));
-    }
+void OrderingMonitor::CheckTable(const TableMeta& t, const char* who) {
+  const uint64_t bytes =
+      uint64_t{t.pages} * kPageBytes - uint64_t{t.dropped_extents} * root_.superblock.extent_bytes;
+  if (const Command* const c = Undurable(t.extents, bytes); c != nullptr) {
+    Broken(absl::StrCat(who, " names table ", t.id.epoch, ".", t.id.counter, ", of which command ",
+                        c->id, " at ", Where(c->ranges[0]), " is not durable"));
   }
 }
 
@@ -362,7 +364,7 @@ void OrderingMonitor::ManifestWritten(const ObservedCommand& command, int copy, 
         Edit e;
         if (!DecodeEdit(payload, &e.edit).ok()) return Broken("an edit that can't be decoded");
         e.end = end;
-        CheckTables(e.edit.add_tables, "an edit");
+        for (const TableMeta& t : e.edit.add_tables) CheckTable(t, "an edit");
         const auto check_free = [&](const std::vector<ExtentId>& extents, const char* what) {
           for (const ExtentId x : extents) {
             if (uses_[Raw(x)] == Use::kFree) continue;
@@ -445,14 +447,12 @@ void OrderingMonitor::SuperblockWritten(const ObservedCommand& command) {
     }
   }
   for (const auto& extents : sb.manifest_extents) {
-    if (const Command* const c = Undurable(extents); c != nullptr) {
+    if (const Command* const c = Undurable(extents, next_root_->manifest_end); c != nullptr) {
       Broken(absl::StrCat("a superblock names a manifest of which command ", c->id, " at ",
                           Where(c->ranges[0]), " is not durable"));
     }
   }
-  std::vector<TableMeta> tables;
-  for (const TablePtr& t : next_root_->version->AllTables()) tables.push_back(*t);
-  CheckTables(tables, "a superblock");
+  for (const TablePtr& t : next_root_->version->AllTables()) CheckTable(*t, "a superblock");
   if (copy >= 2) {
     for (int i = 0; i < 2; ++i) {
       if (next_root_->copies[i] == 0 || !Durable(next_root_->copies[i])) {

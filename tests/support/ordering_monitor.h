@@ -88,8 +88,8 @@ class OrderingMonitor : public CommandObserver {
 
   void Broken(const std::string& what);
   bool Durable(uint64_t id) const { return pending_.count(id) == 0; }
-  // The first write to these extents that is not durable.
-  const Command* Undurable(const std::vector<ExtentId>& extents) const;
+  // The first write to the first `bytes` of these extents that is not durable.
+  const Command* Undurable(const std::vector<ExtentId>& extents, uint64_t bytes) const;
   void MadeDurable(const std::vector<uint64_t>& ids);
   void Account();  // uses_ from the states that may count
 
@@ -104,7 +104,7 @@ class OrderingMonitor : public CommandObserver {
                        uint64_t* end);
   void ManifestWritten(const ObservedCommand& command, int copy, uint64_t offset);
   void LogWritten(const ObservedCommand& command, const SegmentMeta& segment, uint64_t offset);
-  void CheckTables(const std::vector<TableMeta>& tables, const char* who);
+  void CheckTable(const TableMeta& table, const char* who);
   std::string Where(const ByteRange& range) const;
 
   const io::Geometry geometry_;

@@ -80,6 +80,7 @@ class SimDevice : public io::Device {
   // Asked for each command when it is submitted.
   using FaultPlan = std::function<SimFault(const SimCommand&)>;
   void set_faults(FaultPlan plan) { faults_ = std::move(plan); }
+  const FaultPlan& faults() const { return faults_; }
   // The process dies when the n-th command from now is submitted: it and all later ones reach
   // nothing and come back with an unknown outcome; those in flight are left behind.
   void DieAt(uint64_t n) { dies_at_ = number_ + n; }
