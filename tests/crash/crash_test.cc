@@ -81,7 +81,10 @@ void CheckImages(const char* name, Scenario& run, double share, CrashCounts* tot
   const absl::Status s = rig.Run(
       [&](const CrashImage& i) -> absl::StatusOr<uint32_t> {
         auto prefix = CheckCrashImage(image.get(), run.model, i.least, i.most, i.id);
-        if (prefix.ok() && counts.distinct % std::max<uint64_t>(1, static_cast<uint64_t>(static_cast<double>(every) * Scale())) == 0)
+        if (prefix.ok() &&
+            counts.distinct % std::max<uint64_t>(
+                                  1, static_cast<uint64_t>(static_cast<double>(every) * Scale())) ==
+                0)
           some->emplace_back(i, *prefix);
         return prefix;
       },

@@ -92,8 +92,11 @@ Outcome RunOnce(const Script& script, uint64_t command, const Way& way, bool per
         if (!absl::StrContains(s.message(), store.db()->health().cause.message())) {
           outcome.wrong = "a failed store does not say why: " + s.ToString();
         }
-      } else if (store.stopped() && !absl::IsResourceExhausted(store.failed()) &&
-                 way.status.cls != io::IoClass::kFull) {
+      } else if (way.status.cls == io::IoClass::kFull) {
+        // There is room again: it goes on, without being opened anew.
+        const absl::Status s = store.db()->Flush();
+        if (!s.ok()) outcome.wrong = "a store that was full can't be flushed: " + s.ToString();
+      } else if (store.stopped()) {
         // A read that failed fails one call; what may have been written wrongly fails the store.
         const absl::Status s = store.db()->Flush();
         if (!s.ok())
