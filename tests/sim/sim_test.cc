@@ -152,6 +152,7 @@ TEST_P(SimulationSeeds, CallersFaultsAndPowerCuts) {
   Count("simulated_deaths", sum.deaths);
   Count("simulated_faults", sum.faults);
   Count("simulated_errors", sum.reported);
+  Count("simulated_looks_while_landing", sum.looked_on);
   Count("watched_edits", sum.edits);
   Count("watched_acknowledgements", sum.acknowledged);
   if (g_scale >= 1 && text == nullptr) {

@@ -21,6 +21,7 @@ struct SimulationCounts {
   uint64_t cuts = 0, deaths = 0, faults = 0;
   uint64_t reported = 0;  // calls that ended with an error, which a fault explains
   uint64_t lives = 0;
+  uint64_t looked_on = 0;                // read-only opens while a dead process's commands landed
   uint64_t edits = 0, acknowledged = 0;  // whose order was watched
   uint64_t trace = 0;                    // a hash over who ran when: equal for equal runs
 };
