@@ -11,7 +11,9 @@
 #   asan     all gtest binaries under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan     the tests of several threads under ThreadSanitizer
 #   clang    libraries and tools under clang with -Wthread-safety
-#   plants   mistakes planted in the engine: each must make some test fail; only when it is named
+#   plants   mistakes planted in the engine: each must make some test fail
+#   long     the layer sim over and over with new seeds, 60 minutes, or long=MINUTES; each round is a line in
+#            tests/ledger.txt; only when it is named
 #
 # The last line is "N passed, N failed", with ", N skipped" when there are any; it counts test cases, and a
 # build that fails as one. What the machine can't offer is skipped with the reason. Logs: build/test-logs.
@@ -20,7 +22,7 @@ cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tools/packages.sh
 . tools/packages.sh
 
-ALL_LAYERS="fast headers kill sim asan tsan clang"
+ALL_LAYERS="fast headers kill sim plants asan tsan clang"
 # What the layer sim runs, each case of them alone.
 SIM_BINARIES="ashlar_crash_test ashlar_damage_test ashlar_fault_test ashlar_sim_test"
 # Tests whose subject is several threads carry one of these in their name.
@@ -158,18 +160,26 @@ layer_kill() {
   shell_cases kill "${scripts[@]}"
 }
 
-# The sums of the "count: NAME N" lines of the logs.
-print_counts() { # LOG...
-  cat "$@" | awk '/^count: / { n[$2] += $3 } END { for (c in n) printf "  %s: %d\n", c, n[c] }' | sort
+# NAME SUM for the "count: NAME N" lines of the logs.
+counts() { # LOG...
+  cat "$@" | awk '/^count: / { n[$2] += $3 } END { for (c in n) printf "%s %d\n", c, n[c] }' | sort
 }
 
-layer_sim() {
-  build release -DASHLAR_TESTS=ON || return
-  local dir=$ROOT/build/release/bin bin name case log
+# SUITE.CASE of a gtest binary, a line each.
+list_cases() {
+  "$1" --gtest_list_tests | awk '/^[^ ].*\.$/ { suite = $1 } /^  / { print suite $1 }'
+}
+
+# Each case of SIM_BINARIES at full size, as many at once as there are cores. No case begins after the
+# given second of the script. LAYER UNTIL
+enumerate() {
+  local layer=$1 until=$2 dir=$ROOT/build/release/bin bin case log
+  rm -f "$LOGS/$layer".*
   for bin in $SIM_BINARIES; do
     while read -r case; do
       while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
-      log=$LOGS/sim.${case//\//.}.log
+      [ "$SECONDS" -lt "$until" ] || continue
+      log=$LOGS/$layer.${case//\//.}.log
       (
         cd "$ASHLAR_TEST_DIR" || exit 1
         ASHLAR_TEST_SCALE=100 timeout -k 10 "$HANG_SECONDS" "$dir/$bin" --gtest_color=no \
@@ -179,16 +189,34 @@ layer_sim() {
     done < <(list_cases "$dir/$bin")
   done
   wait
-  for log in "$LOGS"/sim.*.log; do
-    name=${log##*/sim.}
-    tally_gtest "${name%.log}" "$log" "$(cat "$log.exit")"
+  for log in "$LOGS/$layer".*.log; do
+    case=${log##*"/$layer."}
+    tally_gtest "${case%.log}" "$log" "$(cat "$log.exit")"
   done
-  print_counts "$LOGS"/sim.*.log
+  counts "$LOGS/$layer".*.log | sed 's/^/  /'
 }
 
-# SUITE.CASE of a gtest binary, a line each.
-list_cases() {
-  "$1" --gtest_list_tests | sed 's/ *#.*//' | awk '/^seed:/ { next } /^[^ ]/ { suite = $1; next } { print suite $1 }'
+layer_sim() {
+  build release -DASHLAR_TESTS=ON || return
+  enumerate sim 1000000
+}
+
+# Rounds of the layer sim with a new seed each, for LONG_MINUTES; a line in the ledger for each.
+layer_long() {
+  build release -DASHLAR_TESTS=ON || return
+  local until=$((SECONDS + LONG_MINUTES * 60)) commit bad
+  commit=$(git -C "$ROOT" describe --always --dirty 2>/dev/null || echo unknown)
+  while [ "$SECONDS" -lt "$until" ]; do
+    ASHLAR_TEST_SEED=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+    export ASHLAR_TEST_SEED
+    note "  seed $ASHLAR_TEST_SEED"
+    bad=$failed
+    enumerate long "$until"
+    printf '%s %s seed=%s failed=%s%s\n' "$(date -u +%F)" "$commit" "$ASHLAR_TEST_SEED" \
+      $((failed - bad)) "$(counts "$LOGS"/long.*.log | awk '{ printf " %s=%s", $1, $2 }')" \
+      >>"$ROOT/tests/ledger.txt"
+  done
+  unset ASHLAR_TEST_SEED
 }
 
 layer_asan() {
@@ -223,7 +251,7 @@ layer_plants() {
   local log=$LOGS/plants.log
   tests/plants/run_plants.sh build/plants >"$log" 2>/dev/null
   tally plants "$(grep -c '^ok ' "$log")" "$(grep -c '^not ok ' "$log")" 0
-  grep '^not ok ' "$log" | sed 's/^/    /'
+  sed 's/^/    /' "$log"
 }
 
 main() {
@@ -231,8 +259,8 @@ main() {
   # shellcheck disable=SC2086
   [ $# -gt 0 ] || set -- $ALL_LAYERS
   for layer in "$@"; do
-    if ! declare -F "layer_$layer" >/dev/null; then
-      note "no layer $layer; there are: cli $ALL_LAYERS plants"
+    if ! declare -F "layer_${layer%%=*}" >/dev/null; then
+      note "no layer $layer; there are: cli $ALL_LAYERS long"
       exit 2
     fi
   done
@@ -251,7 +279,9 @@ main() {
   for layer in "$@"; do
     local start=$SECONDS
     note "== $layer"
-    "layer_$layer"
+    LONG_MINUTES=60
+    [[ $layer != long=* ]] || LONG_MINUTES=${layer#*=}
+    "layer_${layer%%=*}"
     note "  $layer took $((SECONDS - start)) s"
   done
   echo "$passed passed, $failed failed$([ $skipped = 0 ] || echo ", $skipped skipped")"

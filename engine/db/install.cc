@@ -2,6 +2,7 @@
 // then what it no longer owns is free as soon as no reader looks at it. And the store's book of
 // extents and write ids.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/plant.h"
@@ -39,10 +40,12 @@ absl::Status DBImpl::Install(VersionEdit edit) {
   auto applied = ApplyEdit(*version_, edit);
   CHECK(applied.ok());  // made by this code from this version
   absl::Status status = absl::OutOfRangeError("");
+  if (PLANT("install.free_before_durable")) space_->Free(std::exchange(applied->released, {}));
   if (!manifest_must_roll_) {
     mutex_.Unlock();
     status = manifest_->Append(edit);
     mutex_.Lock();
+    if (PLANT("manifest.go_on_after_failure") && !absl::IsOutOfRange(status)) status = {};
     manifest_must_roll_ = !status.ok();
   }
   // A command of unknown outcome may still reach the old manifest, whose extents a new one frees.

@@ -5,6 +5,8 @@
 //
 //   ASHLAR_SIM_KEEP=0-12,40 ashlar_sim_test --seed=N --gtest_filter=Simulation.Replay
 //
+// ASHLAR_SIM_TRIALS is how often it is run again for that, 150 without it.
+//
 // With ASHLAR_SIM_LOG=FILE a replay writes every command of the drive, with ASHLAR_SIM_IMAGE=FILE
 // what the drive held in the end, for ashlarctl.
 #include <signal.h>
@@ -32,7 +34,6 @@ constexpr int kShards = 8;
 constexpr uint64_t kSeeds = 2'080;           // at full scale, over all shards
 constexpr uint64_t kOperations = 5'000'000;  // that they come to
 constexpr unsigned kHangSeconds = 120;       // a run takes well under one
-constexpr int kTrials = 150;                 // of making a seed small
 
 // What a child tells: in memory that both see.
 struct Told {
@@ -91,11 +92,13 @@ std::vector<size_t> MakeSmall(uint64_t seed) {
               Tell(told, again.Run([&](size_t i) { return kept[i]; }, &told->counts));
             }).empty();
   };
+  const char* const text = std::getenv("ASHLAR_SIM_TRIALS");
+  const int most = text != nullptr ? std::atoi(text) : 150;
   int trials = 0;
-  for (size_t parts = 2; parts <= items.size() && trials < kTrials;) {
+  for (size_t parts = 2; parts <= items.size() && trials < most;) {
     const size_t part = (items.size() + parts - 1) / parts;
     bool smaller = false;
-    for (size_t from = 0; from < items.size() && trials < kTrials;) {
+    for (size_t from = 0; from < items.size() && trials < most;) {
       std::vector<size_t> rest(items.begin(), items.begin() + static_cast<ptrdiff_t>(from));
       const size_t to = std::min(items.size(), from + part);
       rest.insert(rest.end(), items.begin() + static_cast<ptrdiff_t>(to), items.end());
