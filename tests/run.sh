@@ -222,7 +222,7 @@ layer_long() {
 layer_asan() {
   build asan || return
   export UBSAN_OPTIONS=print_stacktrace=1
-  gtests asan asan '*'
+  ASHLAR_TEST_SCALE=2 gtests asan asan '*'
 }
 
 layer_tsan() {
