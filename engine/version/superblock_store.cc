@@ -87,7 +87,14 @@ absl::StatusOr<SuperblockScan> ReadSuperblocks(ExtentIo* io) {
       const uint64_t other = ContentChecksum(copies[k].sb);
       trusted = other == content || other == sb.predecessor;
     }
-    if (trusted && (best == nullptr || sb.generation > best->generation)) best = &sb;
+    if (!trusted) continue;
+    // A format leaves none of the store before: whose tables and log these are, nothing can say.
+    if (best != nullptr && sb.store != best->store) {
+      return absl::DataLossError(absl::StrCat("superblock: copies of two stores, ",
+                                              FormatStoreId(best->store), " and ",
+                                              FormatStoreId(sb.store)));
+    }
+    if (best == nullptr || sb.generation > best->generation) best = &sb;
   }
   if (best == nullptr) {
     if (!any_ours) {
@@ -116,6 +123,11 @@ absl::StatusOr<SuperblockScan> ReadSuperblocks(ExtentIo* io) {
     if (copies[i].parse != SuperblockParse::kOk) {
       scan.damaged.emplace_back(
           i, copies[i].parse == SuperblockParse::kNotOurs ? "no signature" : copies[i].detail);
+      continue;
+    }
+    if (copies[i].sb.store != best->store) {
+      scan.damaged.emplace_back(
+          i, absl::StrCat("of another store, ", FormatStoreId(copies[i].sb.store)));
       continue;
     }
     const uint64_t generation = copies[i].sb.generation;

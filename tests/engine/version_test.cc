@@ -336,6 +336,25 @@ TEST_F(SuperblockTest, AnUpdateMayStopAnywhere) {
   }
 }
 
+// What stood at the places before a format, and comes to light again.
+TEST_F(SuperblockTest, CopiesOfAnotherStoreAreDamage) {
+  Superblock other = sb_;
+  other.store.bytes[3] ^= 1;
+  other.generation = 40;
+  for (int c = 0; c < 4; ++c) {
+    std::vector<std::byte> kept(Copy(c), Copy(c) + 512);
+    EncodeSuperblock(other, c, Copy(c));
+    auto scan = ReadSuperblocks(floor_.io.get());
+    ASSERT_TRUE(scan.ok()) << scan.status();
+    EXPECT_EQ(scan->current.generation, 1u);
+    EXPECT_EQ(scan->damaged.size(), 1u) << c;
+    std::memcpy(Copy(c), kept.data(), 512);
+  }
+  // Two of each: no copy says which store this is.
+  for (int c : {0, 1}) EncodeSuperblock(other, c, Copy(c));
+  EXPECT_TRUE(absl::IsDataLoss(ReadSuperblocks(floor_.io.get()).status()));
+}
+
 TEST_F(SuperblockTest, ForeignDevicesAreNamedAsSuch) {
   std::memset(floor_.device->contents().data(), 0, floor_.device->contents().size());
   EXPECT_TRUE(absl::IsFailedPrecondition(ReadSuperblocks(floor_.io.get()).status()));
