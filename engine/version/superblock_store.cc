@@ -75,6 +75,7 @@ absl::StatusOr<SuperblockScan> ReadSuperblocks(ExtentIo* io) {
   }
   SuperblockScan scan;
   const Superblock* best = nullptr;
+  int best_copy = 0;
   for (int i = 0; i < kSuperblockCopies; ++i) {
     if (copies[i].parse != SuperblockParse::kOk) continue;
     const Superblock& sb = copies[i].sb;
@@ -90,11 +91,15 @@ absl::StatusOr<SuperblockScan> ReadSuperblocks(ExtentIo* io) {
     if (!trusted) continue;
     // A format leaves none of the store before: whose tables and log these are, nothing can say.
     if (best != nullptr && sb.store != best->store) {
-      return absl::DataLossError(absl::StrCat("superblock: copies of two stores, ",
-                                              FormatStoreId(best->store), " and ",
-                                              FormatStoreId(sb.store)));
+      return absl::DataLossError(
+          absl::StrCat("superblock: byte ", SuperblockPlace(best_copy, store_bytes), " and byte ",
+                       SuperblockPlace(i, store_bytes), ": copies of two stores, ",
+                       FormatStoreId(best->store), " and ", FormatStoreId(sb.store)));
     }
-    if (best == nullptr || sb.generation > best->generation) best = &sb;
+    if (best == nullptr || sb.generation > best->generation) {
+      best = &sb;
+      best_copy = i;
+    }
   }
   if (best == nullptr) {
     if (!any_ours) {
