@@ -34,6 +34,15 @@ void IndexCache::Insert(WriteId table, uint32_t index, std::shared_ptr<const Par
   Put({table.raw(), index}, std::move(partition), charge);
 }
 
+void IndexCache::Clear() {
+  for (Shard& shard : shards_) {
+    MutexLock lock(&shard.mutex);
+    shard.map.clear();
+    shard.items.clear();
+    shard.charge = 0;
+  }
+}
+
 std::shared_ptr<const void> IndexCache::Find(const Key& key) {
   Shard& shard = ShardOf(key);
   MutexLock lock(&shard.mutex);

@@ -33,6 +33,8 @@ class IndexCache {
   std::shared_ptr<const Partition> FindPartition(WriteId table, uint32_t index);
   void Insert(WriteId table, std::shared_ptr<const TopIndex> top);
   void Insert(WriteId table, uint32_t index, std::shared_ptr<const Partition> partition);
+  // Empties it. For tests: what is read next is read from the device.
+  void Clear();
 
  private:
   struct Key {

@@ -134,6 +134,17 @@ absl::StatusOr<ManifestState> ReadManifest(ExtentIo* io, const Superblock& sb) {
   }
   RETURN_IF_ERROR(CheckVersion(*state.version));
   RETURN_IF_ERROR(CheckNumbers(*state.version, sb.epoch));
+  // Nothing stands behind the last edit to vouch for it but the superblock that was written after
+  // it.
+  if (sb.owner == Owner() && !state.version->clean) {
+    const uint64_t next = std::min(RoundUp(report.end.offset, io->block_bytes()),
+                                   copies[0].size() * uint64_t{io->extent_bytes()} - 1);
+    const uint32_t page = static_cast<uint32_t>(next % io->extent_bytes() / kPageBytes);
+    return absl::DataLossError(
+        absl::StrCat("manifest: ", io->Where(copies[0][next / io->extent_bytes()], page), " and ",
+                     io->Where(copies[1][next / io->extent_bytes()], page),
+                     ": the edit with which the store was closed does not verify"));
+  }
   for (const auto& d : report.copy_damage) {
     // A crash between the two copies of the last edit leaves it in one: no damage, unless the store
     // was closed behind it.

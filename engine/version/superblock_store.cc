@@ -75,6 +75,7 @@ absl::StatusOr<SuperblockScan> ReadSuperblocks(ExtentIo* io) {
   }
   SuperblockScan scan;
   const Superblock* best = nullptr;
+  int best_copy = 0;
   for (int i = 0; i < kSuperblockCopies; ++i) {
     if (copies[i].parse != SuperblockParse::kOk) continue;
     const Superblock& sb = copies[i].sb;
@@ -87,7 +88,18 @@ absl::StatusOr<SuperblockScan> ReadSuperblocks(ExtentIo* io) {
       const uint64_t other = ContentChecksum(copies[k].sb);
       trusted = other == content || other == sb.predecessor;
     }
-    if (trusted && (best == nullptr || sb.generation > best->generation)) best = &sb;
+    if (!trusted) continue;
+    // A format leaves none of the store before: whose tables and log these are, nothing can say.
+    if (best != nullptr && sb.store != best->store) {
+      return absl::DataLossError(
+          absl::StrCat("superblock: byte ", SuperblockPlace(best_copy, store_bytes), " and byte ",
+                       SuperblockPlace(i, store_bytes), ": copies of two stores, ",
+                       FormatStoreId(best->store), " and ", FormatStoreId(sb.store)));
+    }
+    if (best == nullptr || sb.generation > best->generation) {
+      best = &sb;
+      best_copy = i;
+    }
   }
   if (best == nullptr) {
     if (!any_ours) {
@@ -116,6 +128,11 @@ absl::StatusOr<SuperblockScan> ReadSuperblocks(ExtentIo* io) {
     if (copies[i].parse != SuperblockParse::kOk) {
       scan.damaged.emplace_back(
           i, copies[i].parse == SuperblockParse::kNotOurs ? "no signature" : copies[i].detail);
+      continue;
+    }
+    if (copies[i].sb.store != best->store) {
+      scan.damaged.emplace_back(
+          i, absl::StrCat("of another store, ", FormatStoreId(copies[i].sb.store)));
       continue;
     }
     const uint64_t generation = copies[i].sb.generation;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "engine/compaction/merge_job.h"
 #include "engine/compaction/picker.h"
 #include "engine/iter/merging_iterator.h"
@@ -122,7 +123,8 @@ class ManifestTest : public testing::Test {
       EXPECT_TRUE(log_.Append(edit).ok());
     }
   }
-  absl::StatusOr<ManifestState> Read() {
+  // `open`: by a process, so that the last edit may have met a crash between the copies.
+  absl::StatusOr<ManifestState> Read(bool open = true) {
     Superblock sb;
     sb.store = floor_.store;
     sb.manifest = id_;
@@ -131,7 +133,7 @@ class ManifestTest : public testing::Test {
     sb.epoch = 1;
     sb.extent_bytes = 64u << 10;
     sb.store_bytes = 64u << 20;
-    sb.owner.pid = 1;  // open: the last edit may have met a crash between the copies
+    sb.owner.pid = open ? 1 : 0;
     return ReadManifest(floor_.io.get(), sb);
   }
   std::byte* Page(size_t copy, uint32_t page) {
@@ -176,6 +178,23 @@ TEST_F(ManifestTest, LostInBothCopiesIsDamageButForTheLast) {
   ASSERT_TRUE(Read().ok());
 }
 
+// A superblock without owner was written after Close's edit: then the last one too is vouched for.
+TEST_F(ManifestTest, LostInBothCopiesIsDamageForTheLastOfAClosedStore) {
+  VersionEdit clean;
+  clean.clean = true;
+  ASSERT_TRUE(log_.Append(clean).ok());
+  ASSERT_TRUE(Read(false).ok());
+  for (size_t c : {0u, 1u}) Page(c, 11)[20] ^= std::byte{1};
+  EXPECT_TRUE(Read(true).ok());
+  const absl::Status closed = Read(false).status();
+  EXPECT_TRUE(absl::IsDataLoss(closed)) << closed;
+  for (size_t c : {0u, 1u}) {
+    const std::string place =
+        absl::StrCat("byte ", Page(c, 11) - floor_.device->contents().data(), ")");
+    EXPECT_NE(closed.message().find(place), std::string::npos) << closed;
+  }
+}
+
 TEST_F(ManifestTest, OneUnreadableCopyIsNoObstacle) {
   const uint64_t bad = static_cast<uint64_t>(Page(0, 0) - floor_.device->contents().data());
   floor_.device->set_hook([&](const io::Request& r, const std::byte*) {
@@ -212,6 +231,7 @@ TEST(Manifest, ALargeSnapshotIsWholeOrNothing) {
   sb.manifest = {1, 1};
   sb.manifest_first_checksum = log.first_checksum();
   sb.manifest_extents = copies;
+  sb.owner.pid = 1;
   auto state = ReadManifest(floor.io.get(), sb);
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_EQ(state->version->run.size(), 5000u);
@@ -314,6 +334,25 @@ TEST_F(SuperblockTest, AnUpdateMayStopAnywhere) {
       for (int c = 0; c < 4; ++c) std::memcpy(Copy(c), kept[c].data(), 512);
     }
   }
+}
+
+// What stood at the places before a format, and comes to light again.
+TEST_F(SuperblockTest, CopiesOfAnotherStoreAreDamage) {
+  Superblock other = sb_;
+  other.store.bytes[3] ^= 1;
+  other.generation = 40;
+  for (int c = 0; c < 4; ++c) {
+    std::vector<std::byte> kept(Copy(c), Copy(c) + 512);
+    EncodeSuperblock(other, c, Copy(c));
+    auto scan = ReadSuperblocks(floor_.io.get());
+    ASSERT_TRUE(scan.ok()) << scan.status();
+    EXPECT_EQ(scan->current.generation, 1u);
+    EXPECT_EQ(scan->damaged.size(), 1u) << c;
+    std::memcpy(Copy(c), kept.data(), 512);
+  }
+  // Two of each: no copy says which store this is.
+  for (int c : {0, 1}) EncodeSuperblock(other, c, Copy(c));
+  EXPECT_TRUE(absl::IsDataLoss(ReadSuperblocks(floor_.io.get()).status()));
 }
 
 TEST_F(SuperblockTest, ForeignDevicesAreNamedAsSuch) {
