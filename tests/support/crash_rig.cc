@@ -14,6 +14,7 @@
 #include "engine/format/coding.h"
 #include "engine/format/log_format.h"
 #include "engine/format/manifest_format.h"
+#include "io/arena.h"
 #include "io/check.h"
 
 namespace ashlar {
@@ -71,6 +72,7 @@ void PutBlocks(const Recording::Command& command, uint64_t lba_bytes, uint64_t b
 }  // namespace
 
 void KeepFreedMemory() {
+  io::Arena::KeepFreed();
   mallopt(M_MMAP_THRESHOLD, 256 << 20);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
