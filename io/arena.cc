@@ -4,6 +4,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +16,30 @@ namespace ashlar::io {
 namespace {
 
 constexpr size_t kHugePage = 2ull << 20;
+constexpr size_t kKept = 8;
+
+// Arenas that ended, if they are to be kept at all.
+struct Kept {
+  std::mutex mutex;
+  bool wanted = false;
+  std::vector<std::pair<std::byte*, size_t>> arenas;
+};
+Kept& kept() {
+  static Kept* const kept = new Kept;
+  return *kept;
+}
+
+std::byte* TakeKept(size_t size) {
+  const std::lock_guard lock(kept().mutex);
+  for (auto& [data, bytes] : kept().arenas) {
+    if (bytes != size) continue;
+    std::byte* const found = data;
+    std::tie(data, bytes) = kept().arenas.back();
+    kept().arenas.pop_back();
+    return found;
+  }
+  return nullptr;
+}
 
 // Makes every page present now, so that no memory is asked for later. MADV_POPULATE_WRITE (5.14)
 // returns an error where touching would kill.
@@ -47,6 +75,9 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(size_t bytes) {
     return exhausted("mmap");
   }
   const size_t size = (bytes + kAlign - 1) / kAlign * kAlign;
+  if (std::byte* const data = TakeKept(size); data != nullptr) {
+    return std::unique_ptr<Arena>(new Arena(data, size));
+  }
   // Reserve one huge page more and cut the ends off, so that the arena starts on a huge page.
   const size_t reserved = size + kHugePage;
   void* map = mmap(nullptr, reserved, PROT_READ | PROT_WRITE,
@@ -67,6 +98,18 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(size_t bytes) {
   return std::unique_ptr<Arena>(new Arena(data, size));
 }
 
-Arena::~Arena() { munmap(data_, size_); }
+Arena::~Arena() {
+  const std::lock_guard lock(kept().mutex);
+  if (kept().wanted && kept().arenas.size() < kKept) {
+    kept().arenas.emplace_back(data_, size_);
+  } else {
+    munmap(data_, size_);
+  }
+}
+
+void Arena::KeepFreed() {
+  const std::lock_guard lock(kept().mutex);
+  kept().wanted = true;
+}
 
 }  // namespace ashlar::io

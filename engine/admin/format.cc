@@ -34,13 +34,15 @@ uint32_t DefaultExtentBytes(uint64_t store_bytes) {
   return 16u << 20;
 }
 
-// The first and last MiB, and each superblock place.
+// The superblock places, then the first and last MiB.
 std::vector<std::pair<uint64_t, uint64_t>> TellingPlaces(uint64_t capacity, uint32_t lba_bytes) {
   const uint64_t end = capacity / lba_bytes * lba_bytes;
-  std::vector<std::pair<uint64_t, uint64_t>> places = {{0, kMiB}, {end - kMiB, kMiB}};
-  for (int copy = 1; copy < kSuperblockCopies; ++copy) {
+  std::vector<std::pair<uint64_t, uint64_t>> places;
+  for (int copy = 0; copy < kSuperblockCopies; ++copy) {
     places.emplace_back(SuperblockPlace(copy, capacity), std::max<uint64_t>(4096, lba_bytes));
   }
+  places.emplace_back(0, kMiB);
+  places.emplace_back(end - kMiB, kMiB);
   return places;
 }
 
@@ -62,11 +64,15 @@ absl::StatusOr<bool> AllZero(ExtentIo* io) {
   return true;
 }
 
+// The superblocks are durably gone before anything else of an older store is touched: a crash
+// leaves that store whole or none.
 absl::Status ZeroPlaces(ExtentIo* io) {
   ExtentIo::Lease lease = io->Acquire();
   std::memset(lease.buffer(), 0, lease.buffer_bytes());
+  int place = 0;
   for (auto [at, bytes] :
        TellingPlaces(io->geometry().capacity_bytes(), io->geometry().lba_bytes)) {
+    if (place++ == kSuperblockCopies) RETURN_IF_ERROR(io->Flush(lease.queue()));
     while (bytes > 0) {
       const uint64_t n = std::min<uint64_t>(bytes, lease.buffer_bytes());
       RETURN_IF_ERROR(io->WriteRaw(lease.queue(), at, {lease.buffer(), n}));

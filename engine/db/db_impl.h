@@ -87,6 +87,8 @@ class DBImpl : public DB {
 
   // Flushes, and merges until level 0 is empty. For tests.
   absl::Status MergeAll();
+  // Does what the log's thread would have done by now. For tests, where there is none.
+  void RunLogTimers();
 
   // ---- for the iterator ----
   struct IteratorState;
@@ -127,6 +129,8 @@ class DBImpl : public DB {
   uint64_t LogDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckNotFailed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteLogState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What is due of that, if anything: true when something was. Releases mutex_ while it works.
+  bool LogStep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LogThread();
 
   // background.cc

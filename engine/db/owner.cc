@@ -40,12 +40,17 @@ uint64_t StartTime(uint32_t pid, std::string* name) {
 }  // namespace
 
 Owner CurrentProcess() {
-  Owner owner;
-  std::string name;
-  owner.boot_id = BootId();
-  owner.pid = static_cast<uint32_t>(getpid());
-  owner.start_time = StartTime(owner.pid, &name);
-  return owner;
+  const auto look = [] {
+    Owner owner;
+    std::string name;
+    owner.boot_id = BootId();
+    owner.pid = static_cast<uint32_t>(getpid());
+    owner.start_time = StartTime(owner.pid, &name);
+    return owner;
+  };
+  // It does not change, but that a child is another process.
+  static const Owner first = look();
+  return first.pid == static_cast<uint32_t>(getpid()) ? first : look();
 }
 
 std::string LiveOwner(const Owner& owner) {

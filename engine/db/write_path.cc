@@ -364,32 +364,42 @@ uint64_t DBImpl::LogDue() const {
   return due;
 }
 
+bool DBImpl::LogStep() {
+  const uint64_t now = env_.clock->NowNs();
+  if (now < LogDue()) return false;
+  const bool idle = !memtable_->table.empty() && now >= last_write_ns_ + kIdleFlushNs;
+  const uint64_t last_write = last_write_ns_;
+  mutex_.Unlock();
+  Writer timers{idle ? Writer::Kind::kSeal : Writer::Kind::kTimers};
+  timers.now_ns = now;
+  timers.own = true;
+  const absl::Status status = Enqueue(&timers);  // what is for good is kept in failed_
+  mutex_.Lock();
+  // Without room for it, not again before the next write.
+  if (idle && !status.ok()) idle_seal_failed_ns_ = last_write;
+  return true;
+}
+
 void DBImpl::LogThread() {
   mutex_.Lock();
   while (!stopping_) {
-    const uint64_t now = env_.clock->NowNs();
+    log_sleeps_until_ns_ = 0;
+    if (LogStep()) continue;
     log_sleeps_until_ns_ = LogDue();
+    const uint64_t now = env_.clock->NowNs();
     if (log_sleeps_until_ns_ == UINT64_MAX) {
       log_wake_.Wait(&mutex_);
-      continue;
-    }
-    if (now < log_sleeps_until_ns_) {
+    } else if (now < log_sleeps_until_ns_) {
       log_wake_.WaitFor(&mutex_, log_sleeps_until_ns_ - now);
-      continue;
     }
-    log_sleeps_until_ns_ = 0;
-    const bool idle = !memtable_->table.empty() && now >= last_write_ns_ + kIdleFlushNs;
-    const uint64_t last_write = last_write_ns_;
-    mutex_.Unlock();
-    Writer timers{idle ? Writer::Kind::kSeal : Writer::Kind::kTimers};
-    timers.now_ns = now;
-    timers.own = true;
-    const absl::Status status = Enqueue(&timers);  // what is for good is kept in failed_
-    mutex_.Lock();
-    // Without room for it, not again before the next write.
-    if (idle && !status.ok()) idle_seal_failed_ns_ = last_write;
   }
   mutex_.Unlock();
+}
+
+void DBImpl::RunLogTimers() {
+  MutexLock lock(&mutex_);
+  while (!stopping_ && LogStep()) {
+  }
 }
 
 }  // namespace ashlar

@@ -1,5 +1,6 @@
 #include "engine/format/log_format.h"
 
+#include "engine/base/limits.h"
 #include "engine/format/checksum.h"
 #include "engine/format/coding.h"
 
@@ -32,6 +33,18 @@ void SealRecord(std::byte* at, RecordHeader* header, uint64_t stream_seed) {
   header->checksum =
       Checksum(at + kMagicAt, kRecordHeaderBytes - kMagicAt + header->payload_bytes, stream_seed);
   StoreLe<uint64_t>(at + kChecksumAt, header->checksum);
+}
+
+uint64_t ClaimedBytes(std::span<const std::byte> header, LogPosition position) {
+  if (header.size() < kRecordHeaderBytes) return 0;
+  const std::byte* at = header.data();
+  if (LoadLe<uint32_t>(at + kMagicAt) != kMagic ||
+      LoadLe<uint64_t>(at + kStreamAt) != position.stream ||
+      LoadLe<uint64_t>(at + kOffsetAt) != position.offset) {
+    return 0;
+  }
+  const uint64_t bytes = uint64_t{kRecordHeaderBytes} + LoadLe<uint32_t>(at + kLengthAt);
+  return bytes <= kRecordBytesMax ? bytes : 0;
 }
 
 RecordParse ParseRecord(std::span<const std::byte> bytes, LogPosition position,

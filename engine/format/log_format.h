@@ -41,6 +41,10 @@ struct RecordHeader {
 // header->checksum.
 void SealRecord(std::byte* at, RecordHeader* header, uint64_t stream_seed);
 
+// How many bytes, header included, a record of this stream and position has by what its header
+// says; 0 when `header`, which nothing has verified yet, is not the header of such a record.
+uint64_t ClaimedBytes(std::span<const std::byte> header, LogPosition position);
+
 enum class RecordParse { kOk, kInvalid };
 // Whether a record of this stream and position starts at the front of `bytes`, whole. The chain is
 // for the caller to compare. Never reads past `bytes`.

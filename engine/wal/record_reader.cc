@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/limits.h"
 #include "engine/base/plant.h"
+#include "engine/base/rounding.h"
 #include "engine/base/status.h"
 #include "engine/format/checksum.h"
 #include "io/check.h"
@@ -15,11 +16,14 @@
 namespace ashlar {
 namespace {
 
-// A window over one copy of one stream: any record that starts in it lies in it whole.
+// One copy of one stream, read through a window that moves along it.
 class Window {
  public:
-  Window(ExtentIo* io, const std::vector<ExtentId>* extents)
-      : io_(io), extents_(extents), size_(extents->size() * uint64_t{io->extent_bytes()}) {}
+  Window(ExtentIo* io, WriteId stream, const std::vector<ExtentId>* extents)
+      : io_(io),
+        stream_(stream),
+        extents_(extents),
+        size_(extents->size() * uint64_t{io->extent_bytes()}) {}
 
   uint64_t size() const { return size_; }
 
@@ -31,48 +35,89 @@ class Window {
                                                                             : it->second;
   }
 
-  // At least one whole record's worth of bytes from `offset`, or up to the end of the stream.
-  std::span<const std::byte> At(uint64_t offset) {
-    const uint64_t want = std::min<uint64_t>(kRecordBytesMax, size_ - offset);
-    if (offset < begin_ || offset + want > begin_ + bytes_.size()) {
-      const uint64_t begin = offset / kPageBytes * kPageBytes;
-      // The first window is small: most streams of a store that was closed in order end early.
-      const uint64_t target =
-          std::min<uint64_t>(begin_ == 0 && bytes_.empty() ? want : 4 * want, size_ - begin);
-      const uint64_t end = std::max(begin + target, std::min(offset + want, size_));
-      std::vector<std::byte> bytes((end - begin + kPageBytes - 1) / kPageBytes * kPageBytes);
-      ExtentIo::Lease lease = io_->Acquire();
-      for (uint64_t at = 0; at < bytes.size();) {
-        const uint64_t n = std::min<uint64_t>(lease.buffer_bytes(), bytes.size() - at);
-        if (io_->Read(lease.queue(), *extents_, begin + at, {lease.buffer(), n}).ok()) {
-          std::memcpy(bytes.data() + at, lease.buffer(), n);
-        } else {
-          // One bad block must not take its neighbours along: page by page, and zeros for what
-          // can't be read.
-          for (uint64_t page = at; page < at + n; page += kPageBytes) {
-            const absl::Status s =
-                io_->Read(lease.queue(), *extents_, begin + page, {lease.buffer(), kPageBytes});
-            if (s.ok()) {
-              std::memcpy(bytes.data() + page, lease.buffer(), kPageBytes);
-            } else {
-              unreadable_[begin + page] = s;
-            }
-          }
-        }
-        at += n;
-      }
-      bytes_ = std::move(bytes);
-      begin_ = begin;
+  // `bytes` bytes from `offset`, or up to the end of the stream. Valid until the next call.
+  std::span<const std::byte> At(uint64_t offset, uint64_t bytes) {
+    bytes = std::min(bytes, size_ - offset);
+    if (!Holds(offset, bytes)) Move(offset, bytes);
+    return {window_.get() + (offset - begin_), bytes};
+  }
+
+  // The bytes that a record at `offset` has by its own header, or 0 when none begins there.
+  uint64_t Claimed(uint64_t offset) {
+    return ClaimedBytes(At(offset, kRecordHeaderBytes), {stream_.raw(), offset});
+  }
+
+  // The first block at or behind `at`, which is the start of one, that begins with a record's
+  // header; size() when none does. Most of a log that was not closed is behind its end: it is
+  // looked at where it was read, not moved into the window.
+  uint64_t NextClaimed(uint64_t at, uint64_t block_bytes) {
+    for (; at < size_ && Holds(at, kRecordHeaderBytes); at += block_bytes) {
+      if (Claimed(at) != 0) return at;
     }
-    return std::span<const std::byte>(bytes_).subspan(offset - begin_);
+    if (at >= size_) return size_;
+    ExtentIo::Lease lease = io_->Acquire();
+    for (uint64_t begin = at / kPageBytes * kPageBytes; begin < size_;) {
+      const uint64_t n = std::min<uint64_t>(lease.buffer_bytes(), size_ - begin);
+      Read(lease, begin, n);
+      for (; at < begin + n; at += block_bytes) {
+        const std::span<const std::byte> header(lease.buffer() + (at - begin), kRecordHeaderBytes);
+        if (ClaimedBytes(header, {stream_.raw(), at}) != 0) return at;
+      }
+      begin += n;
+    }
+    return size_;
   }
 
  private:
+  bool Holds(uint64_t offset, uint64_t bytes) const {
+    return offset >= begin_ && offset + bytes <= begin_ + bytes_;
+  }
+
+  // Moves the window to the page that `offset` lies in. What it has of that it keeps.
+  void Move(uint64_t offset, uint64_t bytes) {
+    const uint64_t begin = offset / kPageBytes * kPageBytes;
+    const uint64_t end =
+        std::min(std::max(RoundUp(offset + bytes, kPageBytes), begin + io_->buffer_bytes()), size_);
+    const uint64_t kept = begin >= begin_ && begin < begin_ + bytes_ ? begin_ + bytes_ - begin : 0;
+    if (end - begin > capacity_) {
+      capacity_ = end - begin;
+      std::unique_ptr<std::byte[]> larger(new std::byte[capacity_]);
+      if (kept > 0) std::memcpy(larger.get(), window_.get() + (begin - begin_), kept);
+      window_ = std::move(larger);
+    } else if (kept > 0) {
+      std::memmove(window_.get(), window_.get() + (begin - begin_), kept);
+    }
+    begin_ = begin;
+    bytes_ = end - begin;
+    ExtentIo::Lease lease = io_->Acquire();
+    for (uint64_t at = kept; at < bytes_;) {
+      const uint64_t n = std::min<uint64_t>(lease.buffer_bytes(), bytes_ - at);
+      Read(lease, begin + at, n);
+      std::memcpy(window_.get() + at, lease.buffer(), n);
+      at += n;
+    }
+  }
+
+  // Whole pages into the lease's buffer. One bad block must not take its neighbours along: page by
+  // page then, and zeros for what can't be read.
+  void Read(ExtentIo::Lease& lease, uint64_t begin, uint64_t bytes) {
+    if (io_->Read(lease.queue(), *extents_, begin, {lease.buffer(), bytes}).ok()) return;
+    for (uint64_t page = 0; page < bytes; page += kPageBytes) {
+      const std::span<std::byte> to(lease.buffer() + page, kPageBytes);
+      const absl::Status s = io_->Read(lease.queue(), *extents_, begin + page, to);
+      if (s.ok()) continue;
+      std::memset(to.data(), 0, to.size());
+      unreadable_[begin + page] = s;
+    }
+  }
+
   ExtentIo* const io_;
+  const WriteId stream_;
   const std::vector<ExtentId>* const extents_;
   const uint64_t size_;
-  uint64_t begin_ = 0;
-  std::vector<std::byte> bytes_;
+  uint64_t begin_ = 0, bytes_ = 0;  // of the stream, in the window
+  uint64_t capacity_ = 0;
+  std::unique_ptr<std::byte[]> window_;
   std::map<uint64_t, absl::Status> unreadable_;  // pages seen so far, by offset
 };
 
@@ -91,7 +136,7 @@ class Replay {
       CHECK(!s.copies.empty());
       seeds_.push_back(StreamSeed(store, s.id));
       auto& windows = windows_.emplace_back();
-      for (const auto& copy : s.copies) windows.emplace_back(io, &copy);
+      for (const auto& copy : s.copies) windows.emplace_back(io, s.id, &copy);
     }
   }
 
@@ -161,7 +206,8 @@ class Replay {
     for (size_t c = 0; c < windows_[s].size(); ++c) {
       Window& window = windows_[s][c];
       if (offset + kRecordHeaderBytes > window.size()) return false;
-      const std::span<const std::byte> bytes = window.At(offset);
+      const uint64_t claimed = window.Claimed(offset);
+      const std::span<const std::byte> bytes = window.At(offset, claimed);
       Parsed here;
       if (ParseRecord(bytes, {streams_[s].id.raw(), offset}, seeds_[s], &here.header,
                       &here.payload) == RecordParse::kOk) {
@@ -211,12 +257,19 @@ class Replay {
     const LogPosition end = {streams_[*s].id.raw(), *offset};
     const uint64_t lba = io_->block_bytes();
     for (size_t t = *s; t < streams_.size(); ++t) {
+      const uint64_t size = windows_[t].front().size();
       uint64_t at = t == *s ? *offset / lba * lba : 0;
-      while (at + kRecordHeaderBytes <= windows_[t].front().size()) {
+      while (at < size) {
+        uint64_t next = size;
+        for (Window& window : windows_[t]) next = std::min(next, window.NextClaimed(at, lba));
+        // Records of one write lie back to back: follow them, so that the last of a write is seen
+        // too.
         Parsed record;
-        const bool found = ParseAt(t, at, &record);
-        if (found && !PLANT("recovery.truncate_at_damage") && (t != *s || at >= *offset) &&
-            record.header.durable > end) {
+        for (at = next; ParseAt(t, at, &record); at += RecordBytes(record.header.payload_bytes)) {
+          if (PLANT("recovery.truncate_at_damage") || (t == *s && at < *offset) ||
+              record.header.durable <= end) {
+            continue;
+          }
           const absl::Status why = absl::DataLossError(
               absl::StrCat(streams_[*s].name, ": ", WhereIs(*s, 0, BehindPadding(*s, *offset)),
                            ": a record that had been made durable does not verify"));
@@ -228,9 +281,7 @@ class Replay {
           in_group_ = false;
           return true;
         }
-        // Records of one write lie back to back: follow them, so that the last of a write is seen
-        // too.
-        at = found ? at + RecordBytes(record.header.payload_bytes) : at / lba * lba + lba;
+        at = at / lba * lba + lba;
       }
     }
     return false;
@@ -240,7 +291,7 @@ class Replay {
   uint64_t BehindPadding(size_t s, uint64_t offset) {
     const uint64_t lba = io_->block_bytes();
     const uint64_t padding = (lba - offset % lba) % lba;
-    const auto bytes = windows_[s].front().At(offset);
+    const auto bytes = windows_[s].front().At(offset, padding);
     if (bytes.size() < padding) return offset;
     const bool zero = std::all_of(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(padding),
                                   [](std::byte b) { return b == std::byte{0}; });

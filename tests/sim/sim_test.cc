@@ -25,6 +25,7 @@
 #include "gtest/gtest.h"
 #include "io/check.h"
 #include "tests/sim/simulation.h"
+#include "tests/support/crash_rig.h"
 #include "tests/support/seed.h"
 
 namespace ashlar {
@@ -129,6 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Shard, SimulationSeeds, testing::Range(0, kShards));
 TEST_P(SimulationSeeds, CallersFaultsAndPowerCuts) {
   const char* const text = std::getenv("ASHLAR_SIM_SEEDS");
   const uint64_t all = text != nullptr ? std::strtoull(text, nullptr, 10) : Scaled(kSeeds);
+  KeepFreedMemory();
   Told* const told = NewTold();
   uint64_t seeds = 0;
   SimulationCounts sum;

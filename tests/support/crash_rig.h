@@ -1,22 +1,20 @@
-// Crash enumeration: one recorded run of a workload, cut after every event, with every way that the
-// writes which were not yet durable there can come out. A write is durable once it was given back
-// with FUA, or a flush that was submitted after it was given back was itself given back; until then
-// it may be kept, lost or torn between LBAs. One thread; deterministic for a seed.
+// Workloads on a store whose commands are recorded, and what must hold of each image that a crash
+// in one of them can leave. One thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ashlar/admin.h"
 #include "engine/base/sync.h"
 #include "engine/db/db_impl.h"
 #include "io/memory_device.h"
+#include "tests/support/crash_images.h"
 #include "tests/support/image_device.h"
 #include "tests/support/recording_device.h"
 #include "tests/support/store_model.h"
@@ -29,6 +27,16 @@ void KeepFreedMemory();
 
 // No threads, and a clock that stands still.
 Env FixedEnv();
+// A clock that its owner moves.
+class ManualClock : public Clock {
+ public:
+  uint64_t NowNs() override { return now_ns_; }
+  int64_t UnixMs() override { return 1'700'000'000'000; }
+  void SleepNs(uint64_t ns) override { now_ns_ += ns; }
+
+ private:
+  uint64_t now_ns_ = 1'000'000'000;
+};
 Options SmallOptions();  // 2 MiB of memory
 StoreId FixedStoreId();
 
@@ -38,7 +46,7 @@ class RecordedStore {
  public:
   // Everything passed in outlives it. The device has been formatted.
   RecordedStore(RecordingDevice* device, Recording* recording, StoreModel* model)
-      : device_(device), recording_(recording), model_(model) {}
+      : device_(device), recording_(recording), model_(model), durable_(model->commits()) {}
 
   void Open();
   void Write(const std::vector<StoreModel::Change>& changes, Durability durability);
@@ -46,6 +54,10 @@ class RecordedStore {
            Durability durability = Durability::kDurable) {
     Write({{key, value}}, durability);
   }
+  // False when the store is full: then nothing was written.
+  bool WriteIfRoom(const std::vector<StoreModel::Change>& changes, Durability durability);
+  // Time passes, and the log thread does what it would do then.
+  void Wait(uint64_t ns);
   void Sync();
   void Flush();
   void MergeAll();
@@ -55,12 +67,15 @@ class RecordedStore {
 
  private:
   void Mark(bool durable);
+  void Settle();
+  absl::Status Apply(const std::vector<StoreModel::Change>& changes, Durability durability);
 
   RecordingDevice* const device_;
   Recording* const recording_;
   StoreModel* const model_;
+  uint32_t durable_;
+  ManualClock clock_;
   std::unique_ptr<DBImpl> db_;
-  uint32_t durable_ = 0;
 };
 
 // What a recording holds, read from the bytes that were written.
@@ -72,6 +87,8 @@ struct RecordingSummary {
   uint64_t merge_steps = 0;       // edits that add a level 1 table or remove one
   uint64_t shortening_steps = 0;  // of these, those that shorten a table
   uint64_t log_writes = 0;
+  uint64_t segments = 0;  // with a write to them
+  uint64_t marks = 0;     // writes that hold nothing but a mark
   // Edits that give up a log segment while a write to it is in flight, which may land on what comes
   // there next.
   uint64_t released_in_flight = 0;
@@ -79,68 +96,18 @@ struct RecordingSummary {
 };
 RecordingSummary Summarise(const Recording& recording, const StoreId& store, uint64_t store_bytes);
 
-struct CrashImage {
-  size_t events = 0;             // the cut lies behind this many
-  uint32_t least = 0, most = 0;  // commits that it must and may hold
-  std::vector<uint32_t> kept;    // of the writes not durable there: those that came out whole
-  std::optional<uint32_t> torn;  // this one came out in part: LBAs [torn_begin, torn_end) of it
-  uint64_t torn_begin = 0, torn_end = 0;
-  uint64_t id = 0;  // digest of which writes survive in it: equal images have equal ids
-  std::string Text() const;
-};
-
-struct CrashCounts {
-  uint64_t cuts = 0;      // boundaries at which something could be lost or come out
-  uint64_t images = 0;    // ways to come out, over all cuts
-  uint64_t distinct = 0;  // of those, different ones: what was checked
-  CrashCounts& operator+=(const CrashCounts& o);
-  std::string Text() const;
-};
-
-class CrashRig {
- public:
-  // `device` holds what was there before the recording began, and nothing to undo; it ends up
-  // holding everything that the recording made durable.
-  CrashRig(const Recording& recording, ImageDevice* device, uint64_t seed)
-      : recording_(recording), device_(device), random_(seed | 1) {}
-
-  // Called with each image in place, once; returns how many commits it found there, or why it is
-  // wrong. What it writes is undone.
-  using Visit = std::function<absl::StatusOr<uint32_t>(const CrashImage&)>;
-  // The first error, with the image that shows it. `share` of the images are visited, 1 = all.
-  absl::Status Run(const Visit& visit, double share, CrashCounts* counts);
-
-  // Makes `device` hold the image (from the same start as the constructor's device).
-  void Build(const CrashImage& image, ImageDevice* device) const;
-
- private:
-  struct Unflushed {
-    uint32_t command;
-    bool given_back;
-  };
-
-  absl::Status Happen(const Recording::Event& event);
-  absl::Status MakeDurable(uint32_t command);
-  absl::Status VisitCut(size_t events, const Visit& visit, double share, CrashCounts* counts);
-  absl::Status VisitImage(CrashImage image, const Visit& visit, double share, CrashCounts* counts);
-  void Place(const CrashImage& image);
-  uint64_t Random();
-
-  const Recording& recording_;
-  ImageDevice* const device_;
-  uint64_t random_;
-  size_t marker_ = 0;
-  std::vector<Unflushed> unflushed_;  // in the order submitted
-  std::unordered_map<uint32_t, std::vector<uint32_t>>
-      flushing_;  // flush in flight -> what it covers
-  uint64_t durable_id_ = 0;
-  std::unordered_map<uint64_t, uint32_t> seen_;  // image id -> commits found
-};
+// Damage that a check of the device reports, as an error; `spare` says of which there may be some.
+absl::Status CheckClean(io::Device* device, std::string_view when,
+                        const std::function<bool(const Damage&)>& spare = nullptr);
 
 // What must hold of every image: it checks clean; it opens; it shows a prefix of the commits in
 // [least, most]; it takes one more durable write and closes; it checks clean; it shows the same
-// again. Returns that prefix.
+// again. Returns that prefix. `may_be_full`: the write may find no room, and then changes nothing.
 absl::StatusOr<uint32_t> CheckCrashImage(io::Device* device, const StoreModel& model,
-                                         uint32_t least, uint32_t most, uint64_t salt);
+                                         uint32_t least, uint32_t most, uint64_t salt,
+                                         bool may_be_full = false);
+// The same behind the first check.
+absl::StatusOr<uint32_t> CheckOpens(io::Device* device, const StoreModel& model, uint32_t least,
+                                    uint32_t most, uint64_t salt, bool may_be_full = false);
 
 }  // namespace ashlar

@@ -36,20 +36,40 @@ class ImageDevice : public io::Device {
   // The bytes [at, at + bytes), to be changed in place, and taken back by Undo.
   std::byte* Edit(uint64_t at, uint64_t bytes);
   void Undo();
+  // Between Push and Pop changes are remembered on their own, and taken back by Pop; an Undo in
+  // between goes as far as the Push. They nest.
+  void Push() { ++level_; }
+  void Pop();
 
-  std::span<const std::byte> contents() const { return {data_, bytes_}; }
+  // The bytes [at, at + bytes). Valid until the next change.
+  const std::byte* Read(uint64_t at, uint64_t bytes);
+  std::span<const std::byte> contents();
 
  private:
   class ImageQueue;
   static constexpr uint64_t kGrain = 4096;
+  // Of a grain: nothing was ever written there (or that was undone), so it reads as zeros whatever
+  // lies in memory. Most of a store is like that, and costs nothing to read or to undo.
+  static constexpr uint8_t kWritten = 1;
+  static constexpr uint8_t kListed = 2;  // in stale_
 
-  void Save(uint64_t at, uint64_t bytes);
+  struct Saved {
+    uint64_t grain;
+    uint8_t level;  // that it was saved at before
+    bool written;   // and then its content is in undo_
+  };
+
+  void Save(uint64_t at, uint64_t bytes, bool overwrites);
+  void ReadInto(uint64_t at, std::byte* to, uint64_t bytes) const;
 
   const io::Geometry geometry_;
   const uint64_t bytes_;
   std::byte* data_;
-  std::vector<bool> saved_;             // grains whose base content is in undo_
-  std::vector<uint64_t> saved_grains_;  // in the order of undo_
+  uint8_t level_ = 1;
+  std::vector<uint8_t> state_;        // of each grain
+  std::vector<uint64_t> stale_;       // grains that are not written but whose memory is not zero
+  std::vector<uint8_t> saved_level_;  // highest level at which the grain's content was saved
+  std::vector<Saved> saved_;          // in the order of undo_
   std::vector<std::byte> undo_;
 };
 

@@ -26,7 +26,7 @@ class RecordingDevice::RecordingQueue : public io::Queue {
       if (request->op != io::Op::kRead) {
         const uint32_t command = static_cast<uint32_t>(recording_->commands.size());
         recording_->commands.push_back(Copy(*request));
-        recording_->events.push_back({Recording::Event::Kind::kSubmitted, command});
+        Happened(Recording::Event::Kind::kSubmitted, command);
         in_flight_.emplace_back(request, command);
       }
       below_->Submit(std::span(&request, 1));
@@ -46,7 +46,7 @@ class RecordingDevice::RecordingQueue : public io::Queue {
       const auto it = std::find_if(in_flight_.begin(), in_flight_.end(),
                                    [&](const auto& f) { return f.first == done[i]; });
       CHECK(it != in_flight_.end());
-      recording_->events.push_back({Recording::Event::Kind::kGivenBack, it->second});
+      Happened(Recording::Event::Kind::kGivenBack, it->second);
       in_flight_.erase(it);
     }
     return n;
@@ -56,6 +56,13 @@ class RecordingDevice::RecordingQueue : public io::Queue {
   size_t depth() const override { return below_->depth(); }
 
  private:
+  void Happened(Recording::Event::Kind kind, uint32_t command) {
+    recording_->events.push_back({kind, command});
+    if (device_->observer_) {
+      device_->observer_(recording_->events.back(), recording_->commands[command]);
+    }
+  }
+
   Recording::Command Copy(const io::Request& request) const {
     Recording::Command command;
     command.op = request.op;
@@ -84,6 +91,7 @@ class RecordingDevice::RecordingQueue : public io::Queue {
 RecordingDevice::RecordingDevice(io::Device* below, Recording* recording)
     : below_(below), recording_(recording) {
   recording_->lba_bytes = below->geometry().lba_bytes;
+  recording_->volatile_cache = below->geometry().volatile_cache;
 }
 
 absl::StatusOr<std::unique_ptr<io::Queue>> RecordingDevice::OpenQueue(

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/device.h"
@@ -18,7 +20,7 @@ struct Recording {
     std::vector<std::byte> bytes;
   };
   struct Command {
-    io::Op op = io::Op::kWrite;  // write, flush or deallocate (a write of zeros)
+    io::Op op = io::Op::kWrite;  // write, flush or deallocate (with zeros for its bytes)
     bool fua = false;
     std::vector<Stretch> stretches;  // of a flush: none
   };
@@ -36,6 +38,7 @@ struct Recording {
   };
 
   uint32_t lba_bytes = 0;
+  bool volatile_cache = true;  // false: a write that was given back is durable
   std::vector<Command> commands;
   std::vector<Event> events;
   std::vector<Marker> markers;
@@ -52,6 +55,11 @@ class RecordingDevice : public io::Device {
                                                        const io::QueueOptions& options,
                                                        const io::Arena& arena) override;
 
+  // Called with each event behind those that the recording has, before the command is passed on and
+  // before it is given back.
+  using Observer = std::function<void(const Recording::Event&, const Recording::Command&)>;
+  void set_observer(Observer observer) { observer_ = std::move(observer); }
+
   // While dead, commands fail with EIO, reach nothing and are not recorded: what is left of a
   // process that was killed may go on, and changes nothing any more. What was in flight completes.
   void set_dead(bool dead) { dead_ = dead; }
@@ -60,6 +68,7 @@ class RecordingDevice : public io::Device {
   class RecordingQueue;
   io::Device* const below_;
   Recording* const recording_;
+  Observer observer_;
   bool dead_ = false;
 };
 
