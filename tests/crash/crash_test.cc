@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -204,7 +205,7 @@ void CheckOne(Scenario& run, const Checker::Check& check, const std::string& tex
 // Enumerates the images of a scenario and checks at most about `most` of them, at full scale, which
 // must be at least `images`; and `in_recovery` of the recovery from some.
 void CheckAll(const char* name, Scenario& run, const Checker::Check& check, uint64_t images,
-              uint64_t most, uint64_t in_recovery, const std::string& about) {
+              uint64_t most, uint64_t in_recovery, const std::string& summary) {
   if (const char* const text = std::getenv("ASHLAR_CRASH_IMAGE"); text != nullptr) {
     CheckOne(run, check, text);
     return;
@@ -218,7 +219,9 @@ void CheckAll(const char* name, Scenario& run, const Checker::Check& check, uint
     device->Undo();
   }
   const uint64_t wanted = Scaled(std::min(most, all.subsets + all.tears + all.sampled));
-  const CrashShares shares = SharesFor(all, static_cast<double>(wanted));
+  // Chance decides over each: with some more, there are enough of them.
+  const double about = static_cast<double>(wanted) + 4 * std::sqrt(static_cast<double>(wanted));
+  const CrashShares shares = SharesFor(all, about);
   const uint64_t every =
       in_recovery == 0 ? 0 : std::max<uint64_t>(1, wanted / (Scaled(kRecoveries) + 1));
   Checker checker(device, check, every);
@@ -234,7 +237,7 @@ void CheckAll(const char* name, Scenario& run, const Checker::Check& check, uint
       static_cast<unsigned long long>(checker.recoveries(0)),
       static_cast<unsigned long long>(checker.distinct(1)),
       static_cast<unsigned long long>(checker.recoveries(1)),
-      static_cast<unsigned long long>(checker.distinct(2)), about.c_str());
+      static_cast<unsigned long long>(checker.distinct(2)), summary.c_str());
   Count("crash_images", checker.distinct(0));
   Count("crash_images_in_recovery", checker.distinct(1) + checker.distinct(2));
   Count("crash_images_twice_in_recovery", checker.distinct(2));
