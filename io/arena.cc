@@ -1,6 +1,7 @@
 #include "io/arena.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -22,6 +23,7 @@ constexpr size_t kKept = 8;
 struct Kept {
   std::mutex mutex;
   bool wanted = false;
+  pid_t process = getpid();  // that has them: a child does not inherit arenas
   std::vector<std::pair<std::byte*, size_t>> arenas;
 };
 Kept& kept() {
@@ -31,6 +33,10 @@ Kept& kept() {
 
 std::byte* TakeKept(size_t size) {
   const std::lock_guard lock(kept().mutex);
+  if (kept().process != getpid()) {
+    kept().process = getpid();
+    kept().arenas.clear();
+  }
   for (auto& [data, bytes] : kept().arenas) {
     if (bytes != size) continue;
     std::byte* const found = data;
@@ -100,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(size_t bytes) {
 
 Arena::~Arena() {
   const std::lock_guard lock(kept().mutex);
-  if (kept().wanted && kept().arenas.size() < kKept) {
+  if (kept().wanted && kept().process == getpid() && kept().arenas.size() < kKept) {
     kept().arenas.emplace_back(data_, size_);
   } else {
     munmap(data_, size_);

@@ -12,9 +12,9 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -246,7 +246,9 @@ class DBImpl : public DB {
   std::optional<VersionEdit> unfinished_ ABSL_GUARDED_BY(mutex_);  // an edit that found no room
 
   std::deque<Writer*> writers_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::shared_ptr<IteratorState>> iterators_ ABSL_GUARDED_BY(mutex_);
+  // By number: in the order in which they were made.
+  std::map<uint64_t, std::shared_ptr<IteratorState>> iterators_ ABSL_GUARDED_BY(mutex_);
+  uint64_t iterators_made_ ABSL_GUARDED_BY(mutex_) = 0;
   bool reclaiming_ ABSL_GUARDED_BY(mutex_) = false;  // merge whatever is in level 0
   bool merge_all_ ABSL_GUARDED_BY(mutex_) = false;
   bool background_busy_ ABSL_GUARDED_BY(mutex_) = false;

@@ -150,7 +150,7 @@ void DBImpl::RebuildView() {
 
 std::vector<SequenceNumber> DBImpl::LiveSequences() const {
   std::vector<SequenceNumber> sequences;
-  for (const auto& state : iterators_) {
+  for (const auto& [number, state] : iterators_) {
     if (!PLANT("iterator.not_counted")) sequences.push_back(state->sequence);
   }
   std::sort(sequences.begin(), sequences.end());
@@ -158,7 +158,8 @@ std::vector<SequenceNumber> DBImpl::LiveSequences() const {
 }
 
 void DBImpl::ReleaseViews() {
-  const std::vector<std::shared_ptr<IteratorState>> states(iterators_.begin(), iterators_.end());
+  std::vector<std::shared_ptr<IteratorState>> states;
+  for (const auto& [number, state] : iterators_) states.push_back(state);
   if (states.empty()) return;
   mutex_.Unlock();
   for (const auto& state : states) {

@@ -320,7 +320,7 @@ DBImpl::~DBImpl() {
   std::vector<std::shared_ptr<IteratorState>> left;
   {
     MutexLock lock(&mutex_);
-    left.assign(iterators_.begin(), iterators_.end());
+    for (const auto& [number, state] : iterators_) left.push_back(state);
     iterators_.clear();
   }
   for (const auto& state : left) {

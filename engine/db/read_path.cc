@@ -173,13 +173,14 @@ std::unique_ptr<Iterator> DBImpl::NewIterator(const ReadOptions&) {
   }
   state->db = this;
   state->sequence = last_sequence_;
-  iterators_.insert(state);
+  state->number = ++iterators_made_;
+  iterators_[state->number] = state;
   return std::make_unique<StoreIterator>(std::move(state), absl::OkStatus());
 }
 
 void DBImpl::Forget(const std::shared_ptr<IteratorState>& state) {
   MutexLock lock(&mutex_);
-  iterators_.erase(state);
+  iterators_.erase(state->number);
 }
 
 }  // namespace ashlar

@@ -13,6 +13,7 @@ struct DBImpl::IteratorState {
   Mutex mutex;                                  // held for the length of each call of the iterator
   DBImpl* db ABSL_GUARDED_BY(mutex) = nullptr;  // null once the store is gone
   SequenceNumber sequence = 0;                  // constant after NewIterator
+  uint64_t number = 0;                          // likewise
   ViewPtr view ABSL_GUARDED_BY(mutex);
   std::unique_ptr<InternalIterator> stream ABSL_GUARDED_BY(mutex);
 
