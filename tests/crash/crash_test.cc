@@ -275,13 +275,13 @@ TEST_P(Crash, Images) {
   if (w.before != nullptr) {
     Recording unused;
     RecordingDevice recorder(run.device.get(), &unused);
-    RecordedStore store(&recorder, &unused, &run.model);
+    RecordedStore store(&recorder, &unused, &run.model, run.device->contents());
     w.before(store);
   }
   run.Begin();
   {
     RecordingDevice recorder(run.device.get(), &run.recording);
-    RecordedStore store(&recorder, &run.recording, &run.model);
+    RecordedStore store(&recorder, &run.recording, &run.model, run.device->contents());
     w.run(store);
   }
   const RecordingSummary summary =
@@ -393,7 +393,7 @@ TEST_P(CrashInFormat, Images) {
     run.device = Formatted(options, 64u << 10);
     Recording unused;
     RecordingDevice recorder(run.device.get(), &unused);
-    RecordedStore store(&recorder, &unused, &old);
+    RecordedStore store(&recorder, &unused, &old, run.device->contents());
     // Over the first MiB and the last: its extents come round the device.
     for (int open = 0; open < 3; ++open) {
       store.Open();

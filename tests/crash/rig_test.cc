@@ -305,14 +305,18 @@ TEST(RecordingDevice, TellsItsObserver) {
   ImageDevice below(SmallGeometry());
   Recording recording;
   RecordingDevice device(&below, &recording);
-  std::vector<std::string> told;
-  device.set_observer([&](const Recording::Event& e, const Recording::Command& c) {
-    EXPECT_EQ(recording.events.back().command, e.command);
-    told.push_back(std::string(e.kind == Recording::Event::Kind::kSubmitted ? "+" : "-") +
-                   (c.op == io::Op::kFlush ? "flush"
-                                           : static_cast<char>(c.stretches[0].bytes[0]) +
-                                                 std::to_string(c.stretches[0].at)));
-  });
+  struct : CommandObserver {
+    std::vector<std::string> told;
+    void Submitted(const ObservedCommand& c) override {
+      told.push_back(absl::StrCat("+", c.id, c.op == io::Op::kFlush ? " flush" : " write"));
+      if (c.op != io::Op::kWrite) return;
+      EXPECT_EQ(c.ranges[0].at, 3 * kLba);
+      EXPECT_EQ(c.data.size(), kLba);
+      EXPECT_EQ(c.data[0], std::byte{'w'});
+    }
+    void Completed(uint64_t id, bool) override { told.push_back(absl::StrCat("-", id)); }
+  } observer;
+  device.set_observer(&observer);
   auto arena = *io::Arena::Create(4096);
   io::Device* const devices[] = {&device};
   auto queue = *device.OpenQueue(devices, {}, *arena);
@@ -327,7 +331,7 @@ TEST(RecordingDevice, TellsItsObserver) {
   io::Request* const both[] = {&write, &flush};
   queue->Submit(both);
   queue->Drain();
-  EXPECT_EQ(told, (std::vector<std::string>{"+w1536", "+flush", "-w1536", "-flush"}));
+  EXPECT_EQ(observer.told, (std::vector<std::string>{"+1 write", "+2 flush", "-1", "-2"}));
 }
 
 }  // namespace

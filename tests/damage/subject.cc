@@ -50,7 +50,7 @@ Life::Life(uint32_t lba, const StoreId& store, const std::function<void(Recorded
   {
     RecordingDevice recorder(memory.get(), &recording);
     CHECK(FormatDevice(&recorder, kExtentBytes, id).ok());
-    RecordedStore store_of_it(&recorder, &recording, &model);
+    RecordedStore store_of_it(&recorder, &recording, &model, memory->contents());
     workload(store_of_it);
   }
   size_t events = 0, commands = 0;

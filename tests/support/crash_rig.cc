@@ -61,7 +61,23 @@ void RecordedStore::Mark(bool durable) {
   recording_->markers.push_back({recording_->events.size(), model_->commits(), durable_});
 }
 
+RecordedStore::~RecordedStore() {
+  db_.reset();
+  EndWatch();
+}
+
+void RecordedStore::EndWatch() {
+  if (monitor_ == nullptr) return;
+  if (!monitor_->violation().empty()) fprintf(stderr, "%s\n", monitor_->violation().c_str());
+  CHECK(monitor_->violation().empty());
+  device_->set_observer(nullptr);
+  monitor_.reset();
+}
+
 void RecordedStore::Open() {
+  EndWatch();
+  monitor_ = std::make_unique<OrderingMonitor>(device_->geometry(), contents_);
+  device_->set_observer(monitor_.get());
   auto db = DBImpl::Open(SmallOptions(), device_, nullptr, {&clock_, InlineExecutor()});
   if (!db.ok()) fprintf(stderr, "%s\n", db.status().ToString().c_str());
   CHECK(db.ok());
@@ -110,6 +126,9 @@ void RecordedStore::Write(const std::vector<StoreModel::Change>& changes, Durabi
   const absl::Status s = Apply(changes, durability);
   if (!s.ok()) fprintf(stderr, "%s\n", s.ToString().c_str());
   CHECK(s.ok());
+  if (durability == Durability::kDurable) {
+    for (const auto& [key, value] : changes) monitor_->Acknowledged(key, value);
+  }
   Mark(durability == Durability::kDurable);
 }
 
@@ -146,11 +165,13 @@ void RecordedStore::Close() {
   CHECK(db_->Close().ok());
   db_.reset();
   Mark(true);
+  EndWatch();
 }
 void RecordedStore::Die() {
   device_->set_dead(true);
   db_.reset();
   device_->set_dead(false);
+  EndWatch();
 }
 
 // ---- summary ----

@@ -16,6 +16,7 @@
 #include "io/memory_device.h"
 #include "tests/support/crash_images.h"
 #include "tests/support/image_device.h"
+#include "tests/support/ordering_monitor.h"
 #include "tests/support/recording_device.h"
 #include "tests/support/store_model.h"
 
@@ -44,9 +45,16 @@ StoreId FixedStoreId();
 // that they succeed.
 class RecordedStore {
  public:
-  // Everything passed in outlives it. The device has been formatted.
-  RecordedStore(RecordingDevice* device, Recording* recording, StoreModel* model)
-      : device_(device), recording_(recording), model_(model), durable_(model->commits()) {}
+  // Everything passed in outlives it. The device has been formatted. `contents`
+  // are what reads of it see: the order of its commands is watched.
+  RecordedStore(RecordingDevice* device, Recording* recording, StoreModel* model,
+                std::span<const std::byte> contents)
+      : device_(device),
+        recording_(recording),
+        model_(model),
+        contents_(contents),
+        durable_(model->commits()) {}
+  ~RecordedStore();
 
   void Open();
   void Write(const std::vector<StoreModel::Change>& changes, Durability durability);
@@ -68,12 +76,15 @@ class RecordedStore {
  private:
   void Mark(bool durable);
   void Settle();
+  void EndWatch();
   absl::Status Apply(const std::vector<StoreModel::Change>& changes, Durability durability);
 
   RecordingDevice* const device_;
   Recording* const recording_;
   StoreModel* const model_;
+  const std::span<const std::byte> contents_;
   uint32_t durable_;
+  std::unique_ptr<OrderingMonitor> monitor_;
   ManualClock clock_;
   std::unique_ptr<DBImpl> db_;
 };

@@ -58,9 +58,16 @@ class RecordingDevice::RecordingQueue : public io::Queue {
  private:
   void Happened(Recording::Event::Kind kind, uint32_t command) {
     recording_->events.push_back({kind, command});
-    if (device_->observer_) {
-      device_->observer_(recording_->events.back(), recording_->commands[command]);
+    if (device_->observer_ == nullptr) return;
+    if (kind == Recording::Event::Kind::kGivenBack) {
+      return device_->observer_->Completed(command + 1, true);
     }
+    const Recording::Command& c = recording_->commands[command];
+    std::vector<ByteRange> ranges;
+    for (const Recording::Stretch& s : c.stretches) ranges.push_back({s.at, s.bytes.size()});
+    ObservedCommand observed{.id = command + 1, .op = c.op, .fua = c.fua, .ranges = ranges};
+    if (c.op == io::Op::kWrite) observed.data = c.stretches[0].bytes;
+    device_->observer_->Submitted(observed);
   }
 
   Recording::Command Copy(const io::Request& request) const {

@@ -3,14 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "io/device.h"
+#include "tests/support/command_observer.h"
 
 namespace ashlar {
 
@@ -55,10 +54,9 @@ class RecordingDevice : public io::Device {
                                                        const io::QueueOptions& options,
                                                        const io::Arena& arena) override;
 
-  // Called with each event behind those that the recording has, before the command is passed on and
-  // before it is given back.
-  using Observer = std::function<void(const Recording::Event&, const Recording::Command&)>;
-  void set_observer(Observer observer) { observer_ = std::move(observer); }
+  // Told of each event before the command is passed on and before it is given back; the id is the
+  // command's place in the recording + 1. Null: nobody.
+  void set_observer(CommandObserver* observer) { observer_ = observer; }
 
   // While dead, commands fail with EIO, reach nothing and are not recorded: what is left of a
   // process that was killed may go on, and changes nothing any more. What was in flight completes.
@@ -68,7 +66,7 @@ class RecordingDevice : public io::Device {
   class RecordingQueue;
   io::Device* const below_;
   Recording* const recording_;
-  Observer observer_;
+  CommandObserver* observer_ = nullptr;
   bool dead_ = false;
 };
 
