@@ -104,9 +104,11 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::Create(size_t bytes) {
   return std::unique_ptr<Arena>(new Arena(data, size));
 }
 
+Arena::Arena(std::byte* data, size_t size) : data_(data), size_(size), process_(getpid()) {}
+
 Arena::~Arena() {
   const std::lock_guard lock(kept().mutex);
-  if (kept().wanted && kept().process == getpid() && kept().arenas.size() < kKept) {
+  if (kept().wanted && process_ == getpid() && kept().arenas.size() < kKept) {
     kept().arenas.emplace_back(data_, size_);
   } else {
     munmap(data_, size_);

@@ -43,9 +43,10 @@ class Arena {
   }
 
  private:
-  Arena(std::byte* data, size_t size) : data_(data), size_(size) {}
+  Arena(std::byte* data, size_t size);
   std::byte* const data_;
   const size_t size_;
+  const int process_;  // that has it: a child does not inherit the memory
 };
 
 }  // namespace ashlar::io

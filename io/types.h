@@ -16,12 +16,13 @@ constexpr uint64_t Raw(Lba lba) { return static_cast<uint64_t>(lba); }
 
 enum class Op : uint8_t { kRead, kWrite, kFlush, kDeallocate };
 
-// How a request ended. `kUnknown`: the command may or may not have been carried out.
+// How a request ended; of several commands that belong together the last in this order counts.
+// `kUnknown`: the command may or may not have been carried out.
 enum class IoClass : uint8_t {
   kOk,
+  kFull,     // the device or what lies under it has no room (ENOSPC, Capacity Exceeded)
   kRetry,    // not carried out; the same command may work later
   kPath,     // this path to the device failed; another may work
-  kFull,     // the device or what lies under it has no room (ENOSPC, Capacity Exceeded)
   kFatal,    // the command failed and will fail again
   kUnknown,  // reset, removal, cancelled, deadline passed: outcome not known
 };

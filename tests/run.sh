@@ -196,9 +196,22 @@ enumerate() {
   counts "$LOGS/$layer".*.log | sed 's/^/  /'
 }
 
+# What the layer sim must come to: PATTERN of counts, least sum.
+SIM_LEAST="crash_images$ 200000
+crash_images_in_recovery$ 20000
+damage_whole_store_cases_of_live_bytes$ 200000
+simulated_operations$ 5000000
+simulated_seeds$ 1000
+failed_commands$ 50000"
+
 layer_sim() {
   build release -DASHLAR_TESTS=ON || return
   enumerate sim 1000000
+  local pattern least sum
+  while read -r pattern least; do
+    sum=$(counts "$LOGS"/sim.*.log | awk -v p="^$pattern" '$1 ~ p { n += $2 } END { print n + 0 }')
+    tally "at least $least of ${pattern%$}" $((sum >= least)) $((sum < least)) 0
+  done <<<"$SIM_LEAST"
 }
 
 # Rounds of the layer sim with a new seed each, for LONG_MINUTES; a line in the ledger for each.
@@ -212,8 +225,8 @@ layer_long() {
     note "  seed $ASHLAR_TEST_SEED"
     bad=$failed
     enumerate long "$until"
-    printf '%s %s seed=%s failed=%s%s\n' "$(date -u +%F)" "$commit" "$ASHLAR_TEST_SEED" \
-      $((failed - bad)) "$(counts "$LOGS"/long.*.log | awk '{ printf " %s=%s", $1, $2 }')" \
+    printf '%s %s seed=%s cases=%s failed=%s%s\n' "$(date -u +%F)" "$commit" "$ASHLAR_TEST_SEED" \
+      "$(find "$LOGS" -name 'long.*.exit' | wc -l)" $((failed - bad)) "$(counts "$LOGS"/long.*.log | awk '{ printf " %s=%s", $1, $2 }')" \
       >>"$ROOT/tests/ledger.txt"
   done
   unset ASHLAR_TEST_SEED
@@ -246,11 +259,17 @@ layer_clang() {
   fi
 }
 
+# Planted mistakes; the seven lines beside them are the binaries without one.
+PLANTS_LEAST=20
+
 layer_plants() {
   build plants || return
-  local log=$LOGS/plants.log
-  tests/plants/run_plants.sh build/plants >"$log" 2>/dev/null
-  tally plants "$(grep -c '^ok ' "$log")" "$(grep -c '^not ok ' "$log")" 0
+  local log=$LOGS/plants.log ok bad code=0
+  tests/plants/run_plants.sh build/plants >"$log" 2>&1 || code=$?
+  ok=$(grep -c '^ok ' "$log") bad=$(grep -c '^not ok ' "$log")
+  # It fell over, or has lost plants.
+  [ "$bad" = 0 ] && { [ "$code" != 0 ] || [ "$ok" -lt $((PLANTS_LEAST + 7)) ]; } && bad=1
+  tally plants "$ok" "$bad" 0
   sed 's/^/    /' "$log"
 }
 

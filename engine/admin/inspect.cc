@@ -53,7 +53,7 @@ absl::Status LoadManifest(io::Device* device, Loaded* loaded) {
   ASSIGN_OR_RETURN(loaded->io,
                    ExtentIo::Create(device, sb.extent_bytes, 2, kBufferBytes, 0, sb.lba_bytes));
   ASSIGN_OR_RETURN(loaded->manifest, ReadManifest(loaded->io.get(), sb));
-  return absl::OkStatus();
+  return loaded->manifest.last_edit;
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ absl::StatusOr<VersionEdit> RunMergeStep(const MergePlan& plan, const MergeInput
     };
     const absl::Status status = merge();
     *taken = builder.extents();
-    RETURN_IF_ERROR(status);
+    if (!status.ok()) return builder.Abandon(status);
   }
   if (!taken->empty() && !PLANT("merge.skip_device_flush")) {
     ExtentIo::Lease lease = input.io->Acquire();

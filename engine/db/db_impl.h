@@ -189,7 +189,8 @@ class DBImpl : public DB {
   ExtentIo* io_ = nullptr;             // its parts
   TableReader* tables_ = nullptr;
 
-  // Rescue only (read-only): called with damage of the log, which is then passed over.
+  // Rescue only (read-only): called with damage of the log, or of the last edit of the manifest,
+  // which is then passed over.
   ReplayDamage log_damage_;
 
   // ---- the leader's ----

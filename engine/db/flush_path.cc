@@ -34,7 +34,9 @@ absl::StatusOr<std::optional<TableMeta>> DBImpl::WriteTable(
     if (!s.ok()) meta = s;
   }
   if (!meta.ok()) {
-    // Nothing is in flight any more and nothing refers to them.
+    meta = builder.Abandon(meta.status());
+    // Nothing refers to them. What failed otherwise than for lack of space may still land there;
+    // then the store has failed too, and nobody is given them.
     ReturnExtents(builder.extents());
     return meta.status();
   }

@@ -48,8 +48,12 @@ absl::Status DBImpl::Install(VersionEdit edit) {
     if (PLANT("manifest.go_on_after_failure") && !absl::IsOutOfRange(status)) status = {};
     manifest_must_roll_ = !status.ok();
   }
-  // A command of unknown outcome may still reach the old manifest, whose extents a new one frees.
-  if (absl::IsUnknown(status)) return status;
+  // Only what found no room is written anew. A command of unknown outcome may still reach the old
+  // manifest, whose extents a new one frees; a flush that failed may have lost what was written
+  // before it, by whomever.
+  if (!status.ok() && !absl::IsOutOfRange(status) && !absl::IsResourceExhausted(status)) {
+    return status;
+  }
   if (!status.ok()) {
     status = RollManifest(*applied->version);
     if (!status.ok()) {

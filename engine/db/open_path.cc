@@ -116,6 +116,10 @@ absl::Status DBImpl::OpenStore() {
   Log(LogLevel::kInfo, device_->Describe());
 
   ASSIGN_OR_RETURN(ManifestState manifest, ReadManifest(io_, found));
+  if (!manifest.last_edit.ok()) {
+    if (log_damage_ == nullptr) return manifest.last_edit;
+    log_damage_("manifest", manifest.last_edit);
+  }
   for (const auto& [what, where] : manifest.damaged) {
     Log(LogLevel::kWarning,
         absl::StrCat(what, ": ", where, ": does not verify; the other copy does"));

@@ -89,7 +89,7 @@ void ExtentIo::Prepare(io::Op op, std::span<const ExtentId> extents, uint64_t of
   for (Command& c : *commands) c.request.data = std::span<const io::Piece>(&c.piece, 1);
 }
 
-// Submits as the depth allows and waits for all. On failure the first error is returned, after
+// Submits as the depth allows and waits for all. On failure the gravest error is returned, after
 // every command has come back. `queue` has nothing else in flight.
 absl::Status ExtentIo::Run(io::Queue& queue, std::vector<Command>& commands) {
   size_t next = 0, done = 0;
@@ -101,10 +101,11 @@ absl::Status ExtentIo::Run(io::Queue& queue, std::vector<Command>& commands) {
     }
     done += queue.Poll(finished, true);
   }
-  for (const Command& c : commands) {
-    if (!c.request.status.ok()) return io::ToStatus(c.request, *device_);
-  }
-  return absl::OkStatus();
+  const auto gravest =
+      std::max_element(commands.begin(), commands.end(), [](const Command& a, const Command& b) {
+        return a.request.status.cls < b.request.status.cls;
+      });
+  return gravest == commands.end() ? absl::OkStatus() : io::ToStatus(gravest->request, *device_);
 }
 
 absl::Status ExtentIo::Read(io::Queue& queue, std::span<const ExtentId> extents, uint64_t offset,

@@ -42,6 +42,17 @@ absl::Status TableBuilder::Await(Half* half) {
   return absl::OkStatus();
 }
 
+absl::Status TableBuilder::Abandon(const absl::Status& why) {
+  for (Half& half : halves_) {
+    (void)Await(&half);
+    for (const ExtentIo::Command& c : half.commands) {
+      if (c.request.status.cls <= io::IoClass::kFull) continue;
+      return io::ToStatus(c.request, io_->device());
+    }
+  }
+  return why;
+}
+
 absl::Status TableBuilder::WriteHalf() {
   Half& h = halves_[half_];
   if (h.pages > 0) {

@@ -26,13 +26,19 @@ class TableBuilder {
   ~TableBuilder();  // waits for what is in flight
 
   // Strictly ascending by key, for equal keys by falling sequence number; DataLoss otherwise, since
-  // the order comes from media. After an error only the destructor and extents() may be used.
+  // the order comes from media. After an error only Abandon, the destructor and extents() may be
+  // used.
   absl::Status Add(EntryKind kind, SequenceNumber sequence, std::string_view key,
                    std::string_view value);
 
   // Writes the rest and waits for every write to complete: not yet durable, that takes a device
   // flush. Requires at least one record. The caller sets meta.level.
   absl::StatusOr<TableMeta> Finish();
+
+  // After an error `why`: waits for what is in flight and returns what the caller has to take for
+  // the cause: a write that failed otherwise than for lack of space, which may still land, else
+  // `why`.
+  absl::Status Abandon(const absl::Status& why);
 
   uint64_t entries() const { return footer_.entries; }
   // What the table takes on the device so far, about.

@@ -140,7 +140,7 @@ absl::StatusOr<ManifestState> ReadManifest(ExtentIo* io, const Superblock& sb) {
     const uint64_t next = std::min(RoundUp(report.end.offset, io->block_bytes()),
                                    copies[0].size() * uint64_t{io->extent_bytes()} - 1);
     const uint32_t page = static_cast<uint32_t>(next % io->extent_bytes() / kPageBytes);
-    return absl::DataLossError(
+    state.last_edit = absl::DataLossError(
         absl::StrCat("manifest: ", io->Where(copies[0][next / io->extent_bytes()], page), " and ",
                      io->Where(copies[1][next / io->extent_bytes()], page),
                      ": the edit with which the store was closed does not verify"));

@@ -50,6 +50,9 @@ class ManifestLog {
 
 struct ManifestState {
   std::shared_ptr<const Version> version;
+  // Not OK: the edit with which the store was closed is in neither copy, and `version` is the one
+  // before it. Only a rescue goes on with that.
+  absl::Status last_edit;
   // Copies in which a record does not verify, for check: "manifest copy 1", place.
   std::vector<std::pair<std::string, std::string>> damaged;
 };

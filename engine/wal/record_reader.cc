@@ -259,9 +259,14 @@ class Replay {
     for (size_t t = *s; t < streams_.size(); ++t) {
       const uint64_t size = windows_[t].front().size();
       uint64_t at = t == *s ? *offset / lba * lba : 0;
+      // Where each copy has its next header: looked for again only behind it.
+      std::vector<std::optional<uint64_t>> claimed(windows_[t].size());
       while (at < size) {
         uint64_t next = size;
-        for (Window& window : windows_[t]) next = std::min(next, window.NextClaimed(at, lba));
+        for (size_t c = 0; c < claimed.size(); ++c) {
+          if (!claimed[c] || *claimed[c] < at) claimed[c] = windows_[t][c].NextClaimed(at, lba);
+          next = std::min(next, *claimed[c]);
+        }
         // Records of one write lie back to back: follow them, so that the last of a write is seen
         // too.
         Parsed record;

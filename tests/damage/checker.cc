@@ -359,6 +359,9 @@ std::string Checker::SalvageBringsTheRest() {
   if (!last_edit_gone_) {
     if (log_gone_ || any_of_.find('i') != std::string::npos) {
       if (!Named(all)) return absl::StrCat("salvage does not name it: ", all);
+    } else if (manifest_gone_) {
+      // The edit with which the store was closed: the state before it is whole.
+      if (!Named(all)) return absl::StrCat("salvage does not name it: ", all);
     } else if (!all.empty() && !tables_) {
       return absl::StrCat("salvage finds damage where there is none: ", all);
     }

@@ -186,7 +186,9 @@ TEST_F(ManifestTest, LostInBothCopiesIsDamageForTheLastOfAClosedStore) {
   ASSERT_TRUE(Read(false).ok());
   for (size_t c : {0u, 1u}) Page(c, 11)[20] ^= std::byte{1};
   EXPECT_TRUE(Read(true).ok());
-  const absl::Status closed = Read(false).status();
+  const auto state = Read(false);
+  ASSERT_TRUE(state.ok()) << state.status();
+  const absl::Status closed = state->last_edit;
   EXPECT_TRUE(absl::IsDataLoss(closed)) << closed;
   for (size_t c : {0u, 1u}) {
     const std::string place =

@@ -77,6 +77,7 @@ void ScriptStore::Open() {
   if (stopped_) return;
   monitor_ = std::make_unique<OrderingMonitor>(device_->geometry(), device_->contents());
   device_->set_observer(monitor_.get());
+  if (!monitor_->watching() && wrong_.empty()) wrong_ = "the order of commands can't be watched";
   auto db = DBImpl::Open(SmallOptions(), device_, nullptr, FixedEnv());
   if (Ended(db.status())) return;
   db_ = *std::move(db);

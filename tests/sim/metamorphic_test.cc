@@ -75,6 +75,7 @@ std::vector<uint64_t> Answers(uint64_t list, const Config& config, std::string* 
     const auto open = [&] {
       monitor = std::make_unique<OrderingMonitor>(device.geometry(), device.contents());
       device.set_observer(monitor.get());
+      ASSERT_TRUE(monitor->watching());
       if (config.threads) device.set_sim(&sim);
       auto opened = DBImpl::Open(options, &device, nullptr, env);
       ASSERT_TRUE(opened.ok()) << opened.status();

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -32,9 +33,10 @@ namespace ashlar {
 namespace {
 
 constexpr int kShards = 8;
-constexpr uint64_t kSeeds = 2'080;           // at full scale, over all shards
-constexpr uint64_t kOperations = 5'000'000;  // that they come to
-constexpr unsigned kHangSeconds = 120;       // a run takes well under one
+constexpr uint64_t kSeeds = 2'160;      // at full scale, over all shards
+constexpr unsigned kHangSeconds = 120;  // a run takes well under one
+constexpr unsigned kTrialSeconds = 10;
+constexpr int kSmallSeconds = 300;  // that are spent on making a seed small
 
 // What a child tells: in memory that both see.
 struct Told {
@@ -58,7 +60,7 @@ std::string InChild(Told* told, bool quiet, const std::function<void()>& body) {
   const pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
-    alarm(kHangSeconds);
+    alarm(quiet ? kTrialSeconds : kHangSeconds);
     if (quiet) CHECK(std::freopen("/dev/null", "w", stderr) != nullptr);
     body();
     told->done = true;
@@ -96,10 +98,12 @@ std::vector<size_t> MakeSmall(uint64_t seed) {
   const char* const text = std::getenv("ASHLAR_SIM_TRIALS");
   const int most = text != nullptr ? std::atoi(text) : 150;
   int trials = 0;
-  for (size_t parts = 2; parts <= items.size() && trials < most;) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(kSmallSeconds);
+  const auto may_try = [&] { return trials < most && std::chrono::steady_clock::now() < until; };
+  for (size_t parts = 2; parts <= items.size() && may_try();) {
     const size_t part = (items.size() + parts - 1) / parts;
     bool smaller = false;
-    for (size_t from = 0; from < items.size() && trials < most;) {
+    for (size_t from = 0; from < items.size() && may_try();) {
       std::vector<size_t> rest(items.begin(), items.begin() + static_cast<ptrdiff_t>(from));
       const size_t to = std::min(items.size(), from + part);
       rest.insert(rest.end(), items.begin() + static_cast<ptrdiff_t>(to), items.end());
@@ -118,6 +122,8 @@ std::vector<size_t> MakeSmall(uint64_t seed) {
 }
 
 void ReportFailure(uint64_t seed, const std::string& wrong) {
+  // First what is known: making it small takes a while.
+  std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), wrong.c_str());
   const std::vector<size_t> items = MakeSmall(seed);
   ADD_FAILURE() << "seed " << seed << " (" << Simulation(seed).Text() << "): " << wrong
                 << "\nreproduce: ASHLAR_SIM_KEEP=" << RangesText(items)
@@ -161,14 +167,17 @@ TEST_P(SimulationSeeds, CallersFaultsAndPowerCuts) {
   Count("watched_edits", sum.edits);
   Count("watched_acknowledgements", sum.acknowledged);
   if (g_scale >= 1 && text == nullptr) {
-    EXPECT_GE(sum.operations, kOperations / kShards * 9 / 10);
+    for (const uint64_t n : {sum.cuts, sum.deaths, sum.faults, sum.reported, sum.looked_on,
+                             sum.edits, sum.acknowledged}) {
+      EXPECT_GT(n, 0u);
+    }
   }
 }
 
-// The run that --seed and ASHLAR_SIM_KEEP name, in this process.
+// The run that --seed and ASHLAR_SIM_KEEP name, all of it without that, in this process.
 TEST(Simulation, Replay) {
-  const char* const keep = std::getenv("ASHLAR_SIM_KEEP");
-  if (keep == nullptr) return;
+  const char* const text = std::getenv("ASHLAR_SIM_KEEP");
+  const char* const keep = text != nullptr ? text : "all";
   Simulation simulation(g_seed);
   std::vector<bool> kept(simulation.items(), std::strcmp(keep, "all") == 0);
   ASSERT_TRUE(std::strcmp(keep, "all") == 0 || ParseRanges(keep, &kept))

@@ -62,9 +62,12 @@ void Apply(const std::vector<Change>& changes, Contents* contents) {
 struct Caller {
   int id = 0;
   std::vector<std::vector<Change>> writes;  // each whole or not at all
-  size_t acknowledged = 0;                  // writes that returned OK; one more may be in doubt
-  size_t durable = 0;                       // of these are durable
-  Contents contents;                        // after the acknowledged ones
+  // Of each write, how many of all callers' writes had been acknowledged when it began, and which
+  // of these it was itself; 0: it was not.
+  std::vector<uint64_t> began, ended;
+  size_t acknowledged = 0;  // writes that returned OK; one more may be in doubt
+  size_t durable = 0;       // of these are durable
+  Contents contents;        // after the acknowledged ones
 
   std::string Prefix() const { return absl::StrCat("caller", id, "/"); }
 };
@@ -113,8 +116,8 @@ std::string FaultText(const DriveFault& f) {
   static constexpr const char* kWhats[] = {
       "fails", "returns a wrong bit", "reads elsewhere", "is slow", "is lost", "lands elsewhere"};
   static constexpr const char* kOps[] = {"read", "write", "flush", "deallocate"};
-  static constexpr const char* kClasses[] = {"ok", "retry", "path", "full", "fatal", "unknown"};
-  static constexpr const char* kEffects[] = {"whole", "part", "none"};
+  static constexpr const char* kClasses[] = {"ok", "full", "retry", "path", "fatal", "unknown"};
+  static constexpr const char* kEffects[] = {"whole", "part", "none", "later"};
   std::string text =
       absl::StrCat(kOps[static_cast<int>(f.op)], " ", f.at, " ",
                    f.persistent ? "and all later ones " : "", kWhats[static_cast<int>(f.what)]);
@@ -142,6 +145,7 @@ Setup SetupOf(uint64_t seed) {
   s.device.atomic_blocks = dice.OneIn(2) ? 1 : 8;
   const uint32_t transfers[] = {4u << 10, 32u << 10, 128u << 10, 1u << 20};
   s.device.max_transfer_bytes = transfers[dice.Below(4)];
+  s.device.noise = dice.OneIn(2);
   s.device.read_back = static_cast<SimDeviceOptions::ReadBack>(dice.Below(5));
   s.extent_bytes = dice.OneIn(4) ? 256u << 10 : 64u << 10;
   s.memory_bytes = dice.OneIn(4) ? 8u << 20 : 2u << 20;
@@ -158,13 +162,15 @@ Setup SetupOf(uint64_t seed) {
 class LifeRun {
  public:
   LifeRun(const Setup& setup, const Simulation::Life& life, uint64_t items_before,
-          SimDevice* device, std::vector<Caller>* callers, SimulationCounts* counts)
+          SimDevice* device, std::vector<Caller>* callers, uint64_t* acknowledgements,
+          SimulationCounts* counts)
       : setup_(setup),
         life_(life),
         items_before_(items_before),
         sim_(life.seed),
         device_(device),
         callers_(callers),
+        acknowledgements_(acknowledgements),
         counts_(counts) {}
 
   std::string Run(const Simulation::Keep& keep) {
@@ -197,6 +203,7 @@ class LifeRun {
         return;
       }
       opened_ = true;
+      if (!monitor_->watching()) Wrong("the order of commands can't be watched");
       // Opening has flushed the drive: what was there is there to stay.
       for (Caller& c : *callers_) c.durable = c.acknowledged;
       {
@@ -231,13 +238,14 @@ class LifeRun {
   void Wrong(const std::string& what) {
     if (wrong_.empty()) wrong_ = what;
   }
-  // An error is right where a fault or a death came before it.
+  // An error is right where a death came before it, or a fault that such an error can come from.
   void Explained(const absl::Status& s, const char* call) {
-    if (device_->dead() || fired_ > 0) {
+    if (device_->dead() || failed_ || (full_ && absl::IsResourceExhausted(s)) ||
+        (damaged_ && absl::IsDataLoss(s))) {
       ++counts_->reported;
       return;
     }
-    Wrong(absl::StrCat(call, ": ", s.ToString(), ", and nothing had failed"));
+    Wrong(absl::StrCat(call, ": ", s.ToString(), ", and nothing had failed that explains it"));
   }
 
   SimFault FaultOf(const SimCommand& c) {
@@ -252,14 +260,21 @@ class LifeRun {
         case DriveFault::What::kStatus:
           fault.status = f.status;
           fault.effect = f.effect;
+          if (f.op == io::Op::kRead && !f.persistent &&
+              (f.status.cls == io::IoClass::kRetry || f.status.cls == io::IoClass::kPath)) {
+            break;  // tried again, and nobody hears of it
+          }
+          (f.op == io::Op::kWrite && f.status.cls == io::IoClass::kFull ? full_ : failed_) = true;
           break;
         case DriveFault::What::kFlippedBit:
           if (!opened_) continue;
           fault.flip_a_bit = true;
+          damaged_ = true;
           break;
         case DriveFault::What::kWrongPlace:
           if (!opened_) continue;
           fault.elsewhere = elsewhere;
+          damaged_ = true;
           break;
         case DriveFault::What::kSlow:
           fault.delay_ns = 1 + f.elsewhere % 5'000'000'000;
@@ -267,12 +282,12 @@ class LifeRun {
         case DriveFault::What::kLostWrite:
           if (!opened_) continue;
           fault.effect = SimFault::Effect::kNone;
-          silent_damage_ = true;
+          silent_damage_ = damaged_ = true;
           break;
         case DriveFault::What::kStrayWrite:
           if (!opened_) continue;
           fault.elsewhere = elsewhere;
-          silent_damage_ = true;
+          silent_damage_ = damaged_ = true;
           break;
       }
       ++fired_;
@@ -367,9 +382,12 @@ class LifeRun {
     WriteOptions options;
     options.durability = dice->OneIn(2) ? Durability::kDurable : Durability::kBuffered;
     c->writes.push_back(changes);
+    c->began.push_back(*acknowledgements_);
+    c->ended.push_back(0);
     const absl::Status s = db->Write(options, batch);
     if (!s.ok()) return Explained(s, "Write");
     c->acknowledged = c->writes.size();
+    c->ended.back() = ++*acknowledgements_;
     ++counts_->writes;
     if (options.durability == Durability::kDurable) {
       c->durable = c->acknowledged;
@@ -440,6 +458,7 @@ class LifeRun {
   SimExecutor sim_;
   SimDevice* const device_;
   std::vector<Caller>* const callers_;
+  uint64_t* const acknowledgements_;
   SimulationCounts* const counts_;
   std::unique_ptr<OrderingMonitor> monitor_;
   std::vector<DriveFault> faults_;
@@ -447,32 +466,47 @@ class LifeRun {
   uint64_t fired_ = 0;
   bool opened_ = false;
   bool silent_damage_ = false;
+  // Faults that have fired, by what they explain: any error, a store without room, damage.
+  bool failed_ = false, full_ = false, damaged_ = false;
   std::string wrong_;
 };
 
 namespace {
 
 // The store shows, for each caller, its writes up to some point at or behind the last durable one;
-// goes on from there, but where it is only `looking`. With `damage` errors are answers too, and any
-// point is.
+// no write of anybody without those that had been acknowledged before it began; goes on from there,
+// but where it is only `looking`. With `damage` DataLoss is an answer too, and any point is right.
 std::string Compare(const Setup& setup, SimDevice* device, bool damage, bool looking,
                     std::vector<Caller>* callers) {
   Options options;
   options.read_only = true;
   options.memory_bytes = setup.memory_bytes;
+  const auto refused = [&](const char* call, const absl::Status& s) {
+    return damage && absl::IsDataLoss(s) ? "" : absl::StrCat(call, ": ", s.ToString());
+  };
   auto db = DBImpl::Open(options, device, nullptr, Env{SystemClock(), InlineExecutor()});
-  if (!db.ok()) return damage ? "" : "reopening: " + db.status().ToString();
+  if (!db.ok()) return refused("reopening", db.status());
   std::vector<Contents> found(callers->size());
   {
     auto it = (*db)->NewIterator({});
     for (it->SeekToFirst(); it->Valid(); it->Next()) {
       const std::string key(it->key());
       if (key.size() < 8 || key[6] < '0' || key[6] >= '0' + kCallers) return "a key " + key;
-      found[static_cast<size_t>(key[6] - '0')][key] = std::string(it->value());
+      const std::string value(it->value());
       if (!it->status().ok()) break;
+      // Whatever else is damaged: nothing is shown that was never written.
+      const Caller& c = (*callers)[static_cast<size_t>(key[6] - '0')];
+      const bool written = std::any_of(c.writes.begin(), c.writes.end(), [&](const auto& write) {
+        return std::any_of(write.begin(), write.end(), [&](const Change& change) {
+          return change.key == key && change.value == value;
+        });
+      });
+      if (damage && !written) return "a value of " + key + " that was never written";
+      found[static_cast<size_t>(key[6] - '0')][key] = value;
     }
-    if (!it->status().ok()) return damage ? "" : "a scan: " + it->status().ToString();
+    if (!it->status().ok()) return refused("a scan", it->status());
   }
+  std::vector<std::pair<size_t, size_t>> points;  // the first and the last that fits
   for (Caller& c : *callers) {
     const Contents& shown = found[static_cast<size_t>(c.id)];
     const size_t least = damage ? 0 : c.durable;
@@ -484,9 +518,13 @@ std::string Compare(const Setup& setup, SimDevice* device, bool damage, bool loo
       return absl::StrCat(c.Prefix(), " is at no point between its ", least, " durable and ",
                           c.writes.size(), " attempted writes");
     }
+    points.emplace_back(upto, upto);
+    Contents later = state;
+    for (size_t i = upto; i < c.writes.size(); ++i) {
+      Apply(c.writes[i], &later);
+      if (later == shown) points.back().second = i + 1;
+    }
     if (looking) continue;
-    c.writes.resize(upto);
-    c.acknowledged = upto;
     c.contents = std::move(state);
     for (uint32_t k = 0; k < 6; ++k) {
       const std::string key = absl::StrCat(c.Prefix(), Mix({c.durable, k}) % setup.keys);
@@ -495,10 +533,30 @@ std::string Compare(const Setup& setup, SimDevice* device, bool damage, bool loo
       const auto expected = c.contents.find(key);
       if (s.ok() ? expected == c.contents.end() || value.view() != expected->second
                  : !absl::IsNotFound(s) || expected != c.contents.end()) {
-        if (damage && !s.ok() && !absl::IsNotFound(s)) continue;
+        if (damage && absl::IsDataLoss(s)) continue;
         return absl::StrCat("Get of ", key, " after reopening: ", s.ToString());
       }
     }
+  }
+  for (size_t a = 0; a < callers->size(); ++a) {
+    const Caller& later = (*callers)[a];
+    for (size_t b = 0; b < callers->size(); ++b) {
+      const Caller& earlier = (*callers)[b];
+      for (size_t i = points[b].second; i < earlier.writes.size(); ++i) {
+        for (size_t k = 0; k < points[a].first; ++k) {
+          if (earlier.ended[i] == 0 || later.began[k] < earlier.ended[i]) continue;
+          return absl::StrCat("write ", k, " of ", later.Prefix(), " is there and write ", i,
+                              " of ", earlier.Prefix(), ", acknowledged before it began, is not");
+        }
+      }
+    }
+  }
+  for (size_t a = 0; !looking && a < callers->size(); ++a) {
+    Caller& c = (*callers)[a];
+    c.acknowledged = points[a].first;
+    c.writes.resize(c.acknowledged);
+    c.began.resize(c.acknowledged);
+    c.ended.resize(c.acknowledged);
   }
   return "";
 }
@@ -531,6 +589,9 @@ Simulation::Simulation(uint64_t seed) : seed_(seed) {
       // Only what was not carried out may be tried again.
       f.effect = f.status.cls == io::IoClass::kRetry ? SimFault::Effect::kNone
                                                      : static_cast<SimFault::Effect>(d.Below(3));
+      if (f.status.cls == io::IoClass::kUnknown && f.op == io::Op::kWrite && d.OneIn(2)) {
+        f.effect = SimFault::Effect::kLater;
+      }
       life.faults.push_back(f);
     }
     for (int i = 0; reads && i < 2; ++i) {
@@ -616,10 +677,11 @@ std::string Simulation::Run(const Keep& keep, SimulationCounts* counts) {
   std::vector<Caller> callers(kCallers);
   for (int i = 0; i < kCallers; ++i) callers[static_cast<size_t>(i)].id = i;
   size_t items_before = 0;
+  uint64_t acknowledgements = 0;
   for (const Life& life : lives_) {
     bool damage = false, died = false;
     {
-      LifeRun run(setup, life, items_before, &device, &callers, counts);
+      LifeRun run(setup, life, items_before, &device, &callers, &acknowledgements, counts);
       wrong = run.Run(keep);
       died = device.dead();
       damage = run.silent_damage();
@@ -628,8 +690,8 @@ std::string Simulation::Run(const Keep& keep, SimulationCounts* counts) {
     for (const uint32_t n : life.operations) items_before += n;
     items_before += life.faults.size() + (life.dies_at > 0);
     if (!wrong.empty()) break;
-    if (died && life.power_cut) {
-      ++counts->cuts;
+    if (life.power_cut) {
+      counts->cuts += died;
       device.PowerCut(life.luck);
     } else {
       counts->deaths += died;

@@ -77,6 +77,7 @@ void RecordedStore::EndWatch() {
 void RecordedStore::Open() {
   EndWatch();
   monitor_ = std::make_unique<OrderingMonitor>(device_->geometry(), contents_);
+  CHECK(monitor_->watching());
   device_->set_observer(monitor_.get());
   auto db = DBImpl::Open(SmallOptions(), device_, nullptr, {&clock_, InlineExecutor()});
   if (!db.ok()) fprintf(stderr, "%s\n", db.status().ToString().c_str());

@@ -97,7 +97,7 @@ bool OrderingMonitor::ReadManifestNow(const Superblock& sb, std::shared_ptr<cons
   auto io = ExtentIo::Create(&device, sb.extent_bytes, 2, 256u << 10, 0);
   if (!io.ok()) return false;
   auto manifest = ReadManifest(io->get(), sb);
-  if (!manifest.ok()) return false;
+  if (!manifest.ok() || !manifest->last_edit.ok()) return false;
   *version = manifest->version;
   // Where it ends: the records of either copy, one behind the other.
   *end = 0;
@@ -214,7 +214,8 @@ void OrderingMonitor::Submitted(const ObservedCommand& command) {
       std::vector<Group> groups = std::move(carried->second);
       groups_.erase(carried);
       for (const Group& group : groups) std::replace(group->begin(), group->end(), id, c.id);
-      groups_[c.id] = std::move(groups);
+      std::vector<Group>& carries = groups_[c.id];
+      carries.insert(carries.end(), groups.begin(), groups.end());
     }
     for (auto& [segment, stream] : logs_) {
       for (Part& part : stream.parts) {
@@ -411,7 +412,9 @@ void OrderingMonitor::LogWritten(const ObservedCommand& command, const SegmentMe
         Cursor in(payload);
         for (Entry entry; !in.done();) {
           if (!DecodeEntry(&in, &entry).ok()) return Broken("a log entry that can't be decoded");
-          entries_[ChangeHash(entry.kind, entry.key, entry.value)] = group;
+          Logged& logged = entries_[ChangeHash(entry.kind, entry.key, entry.value)];
+          logged.group = group;
+          ++logged.times;
         }
       });
   if (!records) {
@@ -532,7 +535,9 @@ void OrderingMonitor::Acknowledged(std::string_view key, const std::optional<std
     return Broken(absl::StrCat("a change of \"", std::string(key.substr(0, 40)),
                                "\" was acknowledged as durable and is in no log"));
   }
-  for (const uint64_t id : *it->second) {
+  const Group group = it->second.group;
+  if (--it->second.times == 0) entries_.erase(it);
+  for (const uint64_t id : *group) {
     if (Durable(id)) continue;
     Broken(absl::StrCat("a change of \"", std::string(key.substr(0, 40)),
                         "\" was acknowledged as durable, and command ", id,

@@ -45,6 +45,7 @@ class OrderingMonitor : public CommandObserver {
   // A write of this change was acknowledged as durable. Empty value: a delete.
   void Acknowledged(std::string_view key, const std::optional<std::string>& value);
 
+  bool watching() const { return watching_; }
   // The first order that was broken; empty: none.
   const std::string& violation() const { return violation_; }
   // What was checked, so that a test sees that it was.
@@ -84,6 +85,11 @@ class OrderingMonitor : public CommandObserver {
   };
   // A group of changes in the log: in which commands it lies.
   using Group = std::shared_ptr<std::vector<uint64_t>>;
+  // A change that was logged and not acknowledged yet: where it was last, and how often.
+  struct Logged {
+    Group group;
+    uint64_t times = 0;
+  };
   enum class Use : uint8_t { kFree, kSuperblock, kManifest, kNextManifest, kSegment, kTable };
 
   void Broken(const std::string& what);
@@ -123,7 +129,7 @@ class OrderingMonitor : public CommandObserver {
   std::vector<Edit> edits_pending_;     // submitted, not durable in both copies
   std::shared_ptr<const Version> tip_;  // root_.version and these
   std::map<WriteId, Stream> logs_;
-  std::unordered_map<uint64_t, Group> entries_;  // hash of a change -> where it was last logged
+  std::unordered_map<uint64_t, Logged> entries_;             // by the hash of a change
   std::unordered_map<uint64_t, std::vector<Group>> groups_;  // that a command not durable carries
   std::vector<Use> uses_;                                    // of each extent
 };

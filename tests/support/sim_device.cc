@@ -56,7 +56,8 @@ std::string SimDeviceOptions::Text() const {
   static constexpr const char* kReadBacks[] = {"old", "zeros", "ones", "random", "error"};
   return absl::StrCat("LBA ", lba_bytes, volatile_cache ? ", cache" : ", no cache",
                       native_fua ? ", FUA" : "", ", atomic ", atomic_blocks, ", transfer ",
-                      max_transfer_bytes, ", read-back ", kReadBacks[static_cast<int>(read_back)]);
+                      max_transfer_bytes, ", read-back ", kReadBacks[static_cast<int>(read_back)],
+                      noise ? ", noise" : "");
 }
 
 class SimDevice::SimQueue : public io::Queue {
@@ -235,11 +236,18 @@ class SimDevice::SimQueue : public io::Queue {
       CHECK(std::memcmp(p.buffer, c.data.data(), c.data.size()) == 0);
     }
     io::IoStatus status = p.fault.status;
-    if (p.fault.effect == SimFault::Effect::kNone || c.op == io::Op::kRead) {
-      if (c.op == io::Op::kRead && status.ok()) status = Read(p);
+    using Effect = SimFault::Effect;
+    if (c.op == io::Op::kRead) {
+      if (status.ok()) status = Read(p);
     } else if (c.op == io::Op::kFlush) {
-      device_->Flush(p.submitted);
-    } else {
+      if (p.fault.effect == Effect::kWhole) {
+        device_->Flush(p.submitted);
+      } else if (status.cls != io::IoClass::kRetry) {
+        device_->FailFlush(p.submitted, p.fault.effect == Effect::kPart);
+      }
+    } else if (p.fault.effect == Effect::kLater) {
+      device_->leftovers_.push_back({c, device_->Now() + device_->Random() % 2'000'000'000});
+    } else if (p.fault.effect != Effect::kNone) {
       SimCommand landed = c;
       if (p.fault.elsewhere) landed.ranges[0].at = *p.fault.elsewhere;
       if (p.fault.effect == SimFault::Effect::kPart) {
@@ -255,7 +263,7 @@ class SimDevice::SimQueue : public io::Queue {
       device_->observer_->Completed(c.number, status.ok());
     }
     InFlight* const f = p.of;
-    if (!status.ok() && f->request->status.ok()) f->request->status = status;
+    if (status.cls > f->request->status.cls) f->request->status = status;
     if (--f->pending == 0 && f->flush_after && f->request->status.ok()) {
       f->flush_after = false;
       f->pending = 1;
@@ -273,6 +281,13 @@ class SimDevice::SimQueue : public io::Queue {
       }
     }
     std::memcpy(p.buffer, device_->current_ + at, range.bytes);
+    for (uint64_t b = 0; !device_->written_.empty() && b < range.bytes / lba_bytes; ++b) {
+      if (device_->written_[at / lba_bytes + b]) continue;
+      for (uint64_t i = 0; i < lba_bytes; i += sizeof(uint64_t)) {
+        const uint64_t noise = (at + b * lba_bytes + i + 1) * 0x9e3779b97f4a7c15;
+        std::memcpy(p.buffer + b * lba_bytes + i, &noise, sizeof noise);
+      }
+    }
     if (p.fault.flip_a_bit) {
       const uint64_t bit = device_->Random() % (range.bytes * 8);
       p.buffer[bit / 8] ^= std::byte{1} << (bit % 8);
@@ -310,6 +325,7 @@ SimDevice::SimDevice(const SimDeviceOptions& options, uint64_t seed)
     current_ = Map(options.bytes);
     persisted_ = Map(options.bytes);
   }
+  if (options.noise) written_.resize(options.bytes / options.lba_bytes);
   if (options.read_back == SimDeviceOptions::ReadBack::kError) {
     current_gone_.resize(options.bytes / options.lba_bytes);
     persisted_gone_ = current_gone_;
@@ -379,6 +395,9 @@ std::vector<bool> SimDevice::SomeBlocks(const SimCommand& c) {
 
 void SimDevice::Touch(uint64_t at, uint64_t bytes) {
   for (uint64_t g = at / kGrain; g <= (at + bytes - 1) / kGrain; ++g) touched_[g] = true;
+  if (written_.empty()) return;
+  const uint64_t lba_bytes = options_.lba_bytes;
+  for (uint64_t b = at / lba_bytes; b <= (at + bytes - 1) / lba_bytes; ++b) written_[b] = true;
 }
 
 template <typename Wanted, typename Put>
@@ -450,11 +469,26 @@ void SimDevice::Flush(uint64_t completed_before) {
   std::vector<Cached> cached = std::move(cache_);
   cache_.clear();
   for (Cached& c : cached) {
-    if (c.completed >= completed_before) cache_.push_back(std::move(c));
+    if (c.completed >= completed_before || c.lost) cache_.push_back(std::move(c));
   }
   // In the order of completion: what lies over something comes after it.
   for (const Cached& c : cached) {
-    Persist(c.command, &c.gone);
+    if (!c.command.ranges.empty()) Persist(c.command, &c.gone);
+  }
+}
+
+void SimDevice::FailFlush(uint64_t completed_before, bool persist_some) {
+  std::vector<Cached> cached = std::move(cache_);
+  cache_.clear();
+  for (Cached& c : cached) {
+    if (c.completed >= completed_before || c.lost || Random() % 2 == 0) {
+      cache_.push_back(std::move(c));
+    } else if (persist_some && Random() % 2 == 0) {
+      Persist(c.command, &c.gone);
+    } else {
+      c.lost = true;
+      cache_.push_back(std::move(c));
+    }
   }
 }
 
@@ -502,7 +536,10 @@ void SimDevice::PowerCut(Luck luck) {
     bool completed;
   };
   std::vector<Chance> chances;
-  for (Cached& c : cache_) chances.push_back({std::move(c.command), std::move(c.gone), true});
+  for (Cached& c : cache_) {
+    if (c.lost) c.gone.assign(Blocks(c.command), true);
+    chances.push_back({std::move(c.command), std::move(c.gone), true});
+  }
   for (Leftover& l : leftovers_) chances.push_back({std::move(l.command), {}, false});
   cache_.clear();
   leftovers_.clear();

@@ -37,6 +37,7 @@ struct SimDeviceOptions {
   uint32_t max_transfer_bytes = 1u << 20;
   // What a deallocated block reads as; kError: reading it fails.
   enum class ReadBack { kOld, kZeros, kOnes, kRandom, kError } read_back = ReadBack::kZeros;
+  bool noise = false;  // what was never written reads as noise, not as zeros
   std::string serial;
 
   std::string Text() const;
@@ -54,8 +55,10 @@ struct SimCommand {
 // What happens to a command instead of what should.
 struct SimFault {
   io::IoStatus status;  // what the host is told
-  // What the media sees of it. kPart: some LBAs of a write.
-  enum class Effect : uint8_t { kWhole, kPart, kNone } effect = Effect::kWhole;
+  // What the media sees of it. kPart: some LBAs of a write; a flush that fails covers some writes
+  // and loses others for good. kNone: nothing; a flush that fails, but for kRetry, may have lost
+  // some. kLater: a write lands within the next two seconds, after its end was reported.
+  enum class Effect : uint8_t { kWhole, kPart, kNone, kLater } effect = Effect::kWhole;
   std::optional<uint64_t> elsewhere;  // a read or write goes to this byte instead
   bool flip_a_bit = false;            // of what a read returns
   uint64_t delay_ns = 0;              // on top of the usual
@@ -120,6 +123,7 @@ class SimDevice : public io::Device {
     SimCommand command;
     uint64_t completed = 0;  // when, in events_
     std::vector<bool> gone;  // LBAs that something newer was persisted over; empty: none
+    bool lost = false;       // a flush that failed has dropped it: it will not be persisted
   };
   struct Leftover {
     SimCommand command;
@@ -139,6 +143,7 @@ class SimDevice : public io::Device {
   // A write or deallocate takes effect; `only`: these LBAs of it.
   void Carry(SimCommand command, const std::vector<bool>* only);
   void Flush(uint64_t completed_before);
+  void FailFlush(uint64_t completed_before, bool persist_some);
   void LandDue();
   void Note(const char* what, const SimCommand& c);
   std::vector<bool> SomeBlocks(const SimCommand& c);
@@ -154,6 +159,7 @@ class SimDevice : public io::Device {
   std::byte* current_ = nullptr;
   std::byte* persisted_ = nullptr;
   std::vector<bool> touched_;       // 64 KiB grains that may hold other than zeros
+  std::vector<bool> written_;       // LBAs; with noise only
   std::vector<bool> current_gone_;  // deallocated LBAs that can't be read
   std::vector<bool> persisted_gone_;
   std::vector<Cached> cache_;  // in the order of completion
