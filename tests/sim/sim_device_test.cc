@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -332,11 +333,36 @@ class Monitor : public testing::Test {
   }
 
   void Show(io::Op op, uint64_t at, uint64_t bytes, bool complete = true) {
-    const ByteRange range{at, bytes};
-    const std::vector<std::byte> data(op == io::Op::kWrite ? bytes : 0, std::byte{'?'});
+    if (op == io::Op::kWrite) {
+      return ShowWrite(at, std::vector<std::byte>(bytes, std::byte{'?'}), complete);
+    }
+    ShowCommand(op, {at, bytes}, {}, complete);
+  }
+  void ShowWrite(uint64_t at, const std::vector<std::byte>& data, bool complete) {
+    ShowCommand(io::Op::kWrite, {at, data.size()}, data, complete);
+  }
+  void ShowCommand(io::Op op, const ByteRange& range, std::span<const std::byte> data,
+                   bool complete) {
     const uint64_t id = 1'000'000 + shown_++;
     monitor_->Submitted({.id = id, .op = op, .ranges = {&range, 1}, .data = data});
     if (complete) monitor_->Completed(id, true);
+  }
+  // Where the segment that is being written begins, and the manifest.
+  uint64_t Log() {
+    const StoreInfo info = InspectDevice(&device_).value();
+    for (const auto& segment : info.log_segments) {
+      const uint64_t at = segment.at(0) * (64ull << 10);
+      if (device_.contents()[at] != std::byte{0}) return at;
+    }
+    return 0;
+  }
+  uint64_t Manifest() {
+    Superblock sb;
+    std::string detail;
+    EXPECT_EQ(
+        ParseSuperblock(device_.contents().data() + SuperblockPlace(0, kBytes), 0, &sb, &detail),
+        SuperblockParse::kOk);
+    return Raw(sb.manifest_extents[0].at(0)) * (64ull << 10);
   }
   void ExpectBroken(const std::string& what) {
     EXPECT_TRUE(absl::StrContains(monitor_->violation(), what)) << monitor_->violation();
@@ -377,6 +403,33 @@ TEST_F(Monitor, SeesWritesUnderDiscardsInFlight) {
 TEST_F(Monitor, SeesWritesBesideASuperblock) {
   Show(io::Op::kWrite, SuperblockPlace(0, kBytes), kLba);
   ExpectBroken("not a superblock");
+}
+TEST_F(Monitor, SeesTheSecondHalfOfASuperblockBeforeTheFirst) {
+  const std::byte* const copy0 = device_.contents().data() + SuperblockPlace(0, kBytes);
+  Superblock sb;
+  std::string detail;
+  ASSERT_EQ(ParseSuperblock(copy0, 0, &sb, &detail), SuperblockParse::kOk) << detail;
+  const Superblock next = SuccessorOf(sb, sb.generation + 1);
+  std::vector<std::byte> block(kLba);
+  for (const int copy : {0, 1, 2}) {
+    EncodeSuperblock(next, copy, block.data());
+    ShowWrite(SuperblockPlace(copy, kBytes), block, copy != 1);
+    // Copy 0 has completed and no flush has covered it; copy 1 is in flight.
+    if (copy < 2) EXPECT_EQ(monitor_->violation(), "");
+  }
+  ExpectBroken("is written before copy 0 is durable");
+}
+TEST_F(Monitor, SeesALogWrittenAgain) {
+  Show(io::Op::kWrite, Log(), kLba);
+  ExpectBroken("log segment again");
+}
+TEST_F(Monitor, SeesAHoleInALog) {
+  Show(io::Op::kWrite, Log() + (60u << 10), kLba);
+  ExpectBroken("leaves a hole");
+}
+TEST_F(Monitor, SeesAManifestWrittenAgain) {
+  Show(io::Op::kWrite, Manifest(), kLba);
+  ExpectBroken("of the manifest at byte 0");
 }
 TEST_F(Monitor, SeesAcknowledgementsOfNothing) {
   monitor_->Acknowledged("b", "2");
