@@ -2,7 +2,9 @@
 // and whole puts and gets on the memory device. Shows which part is worth making faster; says
 // nothing of a drive.
 #include <benchmark/benchmark.h>
+#include <malloc.h>
 
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +15,8 @@
 #include "engine/format/page.h"
 #include "engine/format/table_format.h"
 #include "engine/memtable/memtable.h"
+#include "io/arena.h"
+#include "io/check.h"
 #include "io/memory_device.h"
 
 namespace ashlar {
@@ -133,6 +137,53 @@ void Get(benchmark::State& state) {
   }
 }
 BENCHMARK(Get)->ArgName("present")->Arg(1)->Arg(0);
+
+// A store of 64 MiB with 2 MiB of memory, as the enumerating tests open it: read-only, or for
+// writing, with `changes` left in its log.
+void OpenStore(benchmark::State& state) {
+  io::Arena::KeepFreed();
+  mallopt(M_MMAP_THRESHOLD, 256 << 20);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  auto device = io::MemoryDevice::Create({.bytes = 64u << 20}).value();
+  CHECK(FormatDevice(device.get(), 64u << 10, StoreId()).ok());
+  Options options;
+  options.memory_bytes = 2u << 20;
+  const Env env{SystemClock(), InlineExecutor()};
+  {
+    auto db = DBImpl::Open(options, device.get(), nullptr, env).value();
+    for (int i = 0; i < 200; ++i) {
+      CHECK(db->Put({}, "key" + std::to_string(i), std::string(100, 'v')).ok());
+    }
+    CHECK(db->Flush().ok());
+    for (int i = 0; i < state.range(1); ++i) {
+      CHECK(db->Put({}, "key" + std::to_string(i), std::string(100, 'w')).ok());
+    }
+    if (state.range(1) == 0) {
+      CHECK(db->Close().ok());
+    } else {
+      device->set_hook([](const io::Request& r, const std::byte*) {
+        io::IoStatus dead;
+        if (r.op != io::Op::kRead) dead = {.cls = io::IoClass::kFatal, .err = EIO};
+        return dead;
+      });
+      db.reset();
+      device->set_hook(nullptr);
+    }
+  }
+  options.read_only = state.range(0) != 0;
+  for (auto _ : state) {
+    auto db = DBImpl::Open(options, device.get(), nullptr, env);
+    CHECK(db.ok());
+    state.PauseTiming();
+    db->reset();
+    state.ResumeTiming();
+  }
+}
+BENCHMARK(OpenStore)
+    ->ArgNames({"read_only", "changes"})
+    ->Args({1, 0})
+    ->Args({1, 100})
+    ->Args({0, 0});
 
 }  // namespace
 }  // namespace ashlar
