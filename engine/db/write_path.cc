@@ -367,7 +367,9 @@ uint64_t DBImpl::LogDue() const {
 bool DBImpl::LogStep() {
   const uint64_t now = env_.clock->NowNs();
   if (now < LogDue()) return false;
-  const bool idle = !memtable_->table.empty() && now >= last_write_ns_ + kIdleFlushNs;
+  // A seal that found no room is not due again, and must not stand in front of what is.
+  const bool idle = !memtable_->table.empty() && idle_seal_failed_ns_ != last_write_ns_ &&
+                    now >= last_write_ns_ + kIdleFlushNs;
   const uint64_t last_write = last_write_ns_;
   mutex_.Unlock();
   Writer timers{idle ? Writer::Kind::kSeal : Writer::Kind::kTimers};

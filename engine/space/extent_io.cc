@@ -89,40 +89,40 @@ void ExtentIo::Prepare(io::Op op, std::span<const ExtentId> extents, uint64_t of
   for (Command& c : *commands) c.request.data = std::span<const io::Piece>(&c.piece, 1);
 }
 
-// Submits as the depth allows and waits for all. On failure the gravest error is returned, after
-// every command has come back. `queue` has nothing else in flight.
+// Submits as the depth allows and waits for all; reads that fail in a way that may pass are tried
+// again. On failure the gravest error is returned, after every command has come back. `queue` has
+// nothing else in flight.
 absl::Status ExtentIo::Run(io::Queue& queue, std::vector<Command>& commands) {
-  size_t next = 0, done = 0;
-  std::array<io::Request*, kLeaseDepth> finished;
-  while (done < commands.size()) {
-    while (next < commands.size() && queue.in_flight() < queue.depth()) {
-      io::Request* const one[] = {&commands[next++].request};
-      queue.Submit(one);
+  std::vector<io::Request*> requests;
+  for (Command& c : commands) requests.push_back(&c.request);
+  for (int attempt = 1;; ++attempt) {
+    size_t next = 0, done = 0;
+    std::array<io::Request*, kLeaseDepth> finished;
+    while (done < requests.size()) {
+      while (next < requests.size() && queue.in_flight() < queue.depth()) {
+        io::Request* const one[] = {requests[next++]};
+        queue.Submit(one);
+      }
+      done += queue.Poll(finished, true);
     }
-    done += queue.Poll(finished, true);
+    const auto gravest = std::max_element(
+        requests.begin(), requests.end(),
+        [](const io::Request* a, const io::Request* b) { return a->status.cls < b->status.cls; });
+    if (gravest == requests.end() || (*gravest)->status.ok()) return absl::OkStatus();
+    const io::IoClass cls = (*gravest)->status.cls;
+    const bool may_pass = (*gravest)->op == io::Op::kRead &&
+                          (cls == io::IoClass::kRetry || cls == io::IoClass::kPath);
+    if (!may_pass || attempt == kReadTries) return io::ToStatus(**gravest, *device_);
+    std::erase_if(requests, [](const io::Request* r) { return r->status.ok(); });
+    for (io::Request* r : requests) r->status = {};
   }
-  const auto gravest =
-      std::max_element(commands.begin(), commands.end(), [](const Command& a, const Command& b) {
-        return a.request.status.cls < b.request.status.cls;
-      });
-  return gravest == commands.end() ? absl::OkStatus() : io::ToStatus(gravest->request, *device_);
 }
 
 absl::Status ExtentIo::Read(io::Queue& queue, std::span<const ExtentId> extents, uint64_t offset,
                             std::span<std::byte> data) {
   std::vector<Command> commands;
-  absl::Status status;
-  for (int attempt = 0; attempt < kReadTries; ++attempt) {
-    Prepare(io::Op::kRead, extents, offset, data, 0, &commands);
-    status = Run(queue, commands);
-    if (status.ok()) return status;
-    const bool may_pass = std::all_of(commands.begin(), commands.end(), [](const Command& c) {
-      const io::IoClass cls = c.request.status.cls;
-      return cls == io::IoClass::kOk || cls == io::IoClass::kRetry || cls == io::IoClass::kPath;
-    });
-    if (!may_pass) return status;
-  }
-  return status;
+  Prepare(io::Op::kRead, extents, offset, data, 0, &commands);
+  return Run(queue, commands);
 }
 
 absl::Status ExtentIo::Write(io::Queue& queue, std::span<const ExtentId> extents, uint64_t offset,
