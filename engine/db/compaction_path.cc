@@ -1,6 +1,7 @@
 // MERGE: pick -> read, merge and write one step, durable -> one edit. Repeated by the background
 // until there is nothing to pick; each step leaves a state that a crash may find.
 #include "absl/strings/str_cat.h"
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 #include "engine/compaction/merge_job.h"
 #include "engine/compaction/picker.h"
@@ -25,7 +26,7 @@ absl::Status DBImpl::MergeStep() {
   auto edit = RunMergeStep(*plan, input, &taken);
   mutex_.Lock();
   if (!edit.ok()) {
-    space_->Free(taken);
+    if (!PLANT("merge.leak_after_failure")) space_->Free(taken);
     // Damage of an input stops merging for good, so that it is never copied or merged away. Any
     // other error, and any of Install, is the store's.
     if (!absl::IsDataLoss(edit.status())) return edit.status();

@@ -87,6 +87,9 @@ class DBImpl : public DB {
 
   // Flushes, and merges until level 0 is empty. For tests.
   absl::Status MergeAll();
+  // That each extent in use is somebody's: none has leaked. For tests, with nothing under way and
+  // the store not failed.
+  absl::Status CheckSpace();
   // Does what the log's thread would have done by now. For tests, where there is none.
   void RunLogTimers();
 

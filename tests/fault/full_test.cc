@@ -136,6 +136,7 @@ TEST_F(FullAtTheEnd, EachOfTheLastExtents) {
       while (put(Durability::kBuffered).ok()) ASSERT_LT(++again, 2000u) << when;
       EXPECT_GE(again, deleted / 2) << when << ": " << deleted << " records were deleted";
       ASSERT_EQ(Difference(db.get(), model), "") << when << ", full again";
+      ASSERT_EQ(db->CheckSpace(), absl::OkStatus()) << when;
       if (level % 4 == 1) {
         ASSERT_EQ(db->Sync(), absl::OkStatus());
       } else {

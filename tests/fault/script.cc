@@ -152,6 +152,11 @@ void ScriptStore::Scan() {
 
 void ScriptStore::Close() {
   if (stopped_) return;
+  if (before_close_) before_close_();
+  if (db_->health().state != Health::State::kFailed) {
+    const absl::Status s = db_->CheckSpace();
+    if (!s.ok() && wrong_.empty()) wrong_ = s.ToString();
+  }
   // Whatever it says, the store is closed then.
   if (!Ended(db_->Close())) durable_ = acknowledged_;
   db_.reset();

@@ -42,6 +42,9 @@ class ScriptStore {
   void Close();
   void Die();  // the process; what it left in flight lands
 
+  // Called before each Close, after which there is no store to ask any more.
+  void set_before_close(std::function<void()> look) { before_close_ = std::move(look); }
+
   bool stopped() const { return stopped_; }
   const absl::Status& failed() const { return failed_; }  // the call that stopped it
   DBImpl* db() const { return db_.get(); }
@@ -56,6 +59,7 @@ class ScriptStore {
   void Watch();
 
   SimDevice* const device_;
+  std::function<void()> before_close_;
   StoreModel model_;
   std::unique_ptr<OrderingMonitor> monitor_;
   std::unique_ptr<DBImpl> db_;

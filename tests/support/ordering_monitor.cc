@@ -85,7 +85,9 @@ OrderingMonitor::OrderingMonitor(const io::Geometry& geometry, std::span<const s
   root_.superblock = scan->current;
   if (!ReadManifestNow(root_.superblock, &root_.version, &root_.manifest_end)) return;
   for (Stream& copy : manifest_) copy.end = root_.manifest_end;
+  root_content_ = ContentChecksum(root_.superblock);
   root_.superblock.generation = scan->highest_generation;
+  highest_epoch_ = scan->highest_epoch;
   tip_ = root_.version;
   watching_ = true;
   Account();
@@ -445,6 +447,16 @@ void OrderingMonitor::SuperblockWritten(const ObservedCommand& command) {
       return Broken(absl::StrCat("superblock of generation ", sb.generation, " after ",
                                  root_.superblock.generation));
     }
+    if (sb.predecessor != root_content_) {
+      Broken(absl::StrCat("superblock of generation ", sb.generation,
+                          " does not name the one before it"));
+    }
+    // The first of an open takes an epoch that none has had; the others keep it.
+    if (epoch_ == 0 ? sb.epoch <= highest_epoch_ : sb.epoch != epoch_) {
+      Broken(absl::StrCat("superblock of epoch ", sb.epoch, ", where ", highest_epoch_,
+                          " was seen before this open"));
+    }
+    epoch_ = sb.epoch;
     next_root_.emplace();
     next_root_->superblock = sb;
     next_root_->version = tip_;
@@ -521,6 +533,7 @@ void OrderingMonitor::MadeDurable(const std::vector<uint64_t>& ids) {
       root_.version = tip_ = next_root_->version;
     }
     root_.superblock = next_root_->superblock;
+    root_content_ = ContentChecksum(root_.superblock);
     next_root_.reset();
     Account();
   }

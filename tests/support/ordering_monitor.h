@@ -5,6 +5,7 @@
 //   - nothing is acknowledged as durable before it is (Acknowledged);
 //   - no extent is written, or discarded, while a durable state or one that may become durable
 //     names it; a log segment and a manifest only at their end; superblocks only at their places;
+//   - a superblock names the one before it, and each open takes an epoch that none has had;
 //   - no block is written while another write or a discard of it is in flight.
 //
 // It reads the bytes that are written and keeps its own account of what is durable: a write is,
@@ -124,6 +125,8 @@ class OrderingMonitor : public CommandObserver {
   bool repeats_ = false;  // the command at hand writes what was written there before
 
   Root root_;
+  uint64_t root_content_ = 0;               // its ContentChecksum, as a successor must name it
+  uint32_t highest_epoch_ = 0, epoch_ = 0;  // before this open, and of it; 0: not known yet
   std::optional<Root> next_root_;
   std::array<Stream, 2> manifest_;      // the copies; the second is not read
   std::vector<Edit> edits_pending_;     // submitted, not durable in both copies
