@@ -15,7 +15,8 @@ namespace {
 size_t g_largest_allocation = 0;
 }  // namespace
 
-#ifndef __SANITIZE_ADDRESS__
+// The sanitizers have operators of their own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void* operator new(size_t bytes) {
   g_largest_allocation = std::max(g_largest_allocation, bytes);
   void* const p = std::malloc(bytes);
