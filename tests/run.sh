@@ -96,20 +96,28 @@ tally_gtest() {
   tail -n 40 "$log" | cut -c1-300 | sed 's/^/    /'
 }
 
+# Waits until fewer jobs run than there are cores.
+await_core() { while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done; }
+
+# Starts a gtest binary as a job. LOG FILTER COMMAND...
+start_gtest() {
+  local log=$1 filter=$2
+  shift 2
+  (
+    cd "$ASHLAR_TEST_DIR" || exit 1
+    timeout -k 10 "$HANG_SECONDS" "$@" --gtest_color=no --gtest_filter="$filter" >"$log" 2>&1 </dev/null
+    echo $? >"$log.exit"
+  ) &
+}
+
 # gtests LAYER PRESET FILTER [RUNNER...]: all gtest binaries of a build, one for each core at a time.
 gtests() {
   local layer=$1 dir=$ROOT/build/$2 filter=$3 bin log
   shift 3
   for bin in "$dir"/bin/*_test; do
     [ -x "$bin" ] || continue
-    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
-    log=$LOGS/$layer.$(basename "$bin").log
-    (
-      cd "$ASHLAR_TEST_DIR" || exit 1
-      "$@" timeout -k 10 "$HANG_SECONDS" "$bin" --gtest_color=no --gtest_filter="$filter" \
-        >"$log" 2>&1 </dev/null
-      echo $? >"$log.exit"
-    ) &
+    await_core
+    start_gtest "$LOGS/$layer.$(basename "$bin").log" "$filter" "$@" "$bin"
   done
   wait
   for bin in "$dir"/bin/*_test; do
@@ -177,15 +185,9 @@ enumerate() {
   rm -f "$LOGS/$layer".*
   for bin in $SIM_BINARIES; do
     while read -r case; do
-      while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+      await_core
       [ "$SECONDS" -lt "$until" ] || continue
-      log=$LOGS/$layer.${case//\//.}.log
-      (
-        cd "$ASHLAR_TEST_DIR" || exit 1
-        ASHLAR_TEST_SCALE=100 timeout -k 10 "$HANG_SECONDS" "$dir/$bin" --gtest_color=no \
-          --gtest_filter="$case" >"$log" 2>&1 </dev/null
-        echo $? >"$log.exit"
-      ) &
+      start_gtest "$LOGS/$layer.${case//\//.}.log" "$case" env ASHLAR_TEST_SCALE=100 "$dir/$bin"
     done < <(list_cases "$dir/$bin")
   done
   wait

@@ -9,6 +9,7 @@
 #include "engine/base/rounding.h"
 #include "engine/base/status.h"
 #include "engine/db/db_impl.h"
+#include "engine/db/store_file.h"
 #include "engine/db/store_iterator.h"
 #include "engine/version/superblock_store.h"
 
@@ -147,20 +148,19 @@ void DBImpl::FreeUnreferenced() {
 absl::Status DBImpl::CheckSpace() {
   MutexLock lock(&mutex_);
   FreeUnreferenced();
-  uint64_t named = 0;
+  ASSIGN_OR_RETURN(const ExtentMap derived, DeriveSpace(superblock_, *version_));
+  const auto used_of = [](const ExtentMap& m) { return m.total() - m.free() - m.superblock(); };
+  uint64_t named = used_of(derived);
   const auto add = [&](const std::vector<ExtentId>& extents) { named += extents.size(); };
-  for (const auto& copy : superblock_.manifest_extents) add(copy);
   if (roll_) {
     for (const auto& copy : roll_->superblock.manifest_extents) add(copy);
   }
-  for (const TablePtr& t : version_->AllTables()) add(t->extents);
-  for (const auto& [id, segment] : version_->segments) add(segment.extents);
   for (const Pending& p : pending_) add(p.extents);
   if (unfinished_) {
     for (const TableMeta& t : unfinished_->add_tables) add(t.extents);
     for (const SegmentMeta& s : unfinished_->assign_segments) add(s.extents);
   }
-  const uint64_t used = space_->total() - space_->free() - space_->superblock();
+  const uint64_t used = used_of(*space_);
   if (used == named) return absl::OkStatus();
   return absl::InternalError(absl::StrCat(used, " extents are in use, ", named, " are named"));
 }

@@ -132,12 +132,13 @@ absl::StatusOr<ManifestState> ReadManifest(ExtentIo* io, const Superblock& sb) {
                                             io->Where(copies[1][0], 0),
                                             ": not the manifest that the superblock names"));
   }
+  state.end = report.end.offset;
   RETURN_IF_ERROR(CheckVersion(*state.version));
   RETURN_IF_ERROR(CheckNumbers(*state.version, sb.epoch));
   // Nothing stands behind the last edit to vouch for it but the superblock that was written after
   // it.
   if (sb.owner == Owner() && !state.version->clean) {
-    const uint64_t next = std::min(RoundUp(report.end.offset, io->block_bytes()),
+    const uint64_t next = std::min(RoundUp(state.end, io->block_bytes()),
                                    copies[0].size() * uint64_t{io->extent_bytes()} - 1);
     const uint32_t page = static_cast<uint32_t>(next % io->extent_bytes() / kPageBytes);
     state.last_edit = absl::DataLossError(

@@ -50,6 +50,7 @@ class ManifestLog {
 
 struct ManifestState {
   std::shared_ptr<const Version> version;
+  uint64_t end = 0;  // offset in each copy behind the last record
   // Not OK: the edit with which the store was closed is in neither copy, and `version` is the one
   // before it. Only a rescue goes on with that.
   absl::Status last_edit;

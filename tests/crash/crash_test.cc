@@ -6,9 +6,6 @@
 // names the cut and what came out there; a '+' leads to an image of a crash in the recovery from
 // the one before. ASHLAR_CRASH_EXPORT=FILE beside it writes the image to a file, for `ashlarctl
 // check`.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -29,6 +26,7 @@
 #include "gtest/gtest.h"
 #include "io/memory_device.h"
 #include "tests/crash/workloads.h"
+#include "tests/support/content.h"
 #include "tests/support/crash_rig.h"
 #include "tests/support/seed.h"
 
@@ -155,20 +153,6 @@ class Checker {
   uint64_t recoveries_[kDepths] = {};
 };
 
-void Export(std::span<const std::byte> contents, const char* path) {
-  const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  CHECK(fd >= 0 && ftruncate(fd, static_cast<off_t>(contents.size())) == 0);
-  for (uint64_t at = 0; at < contents.size(); at += 4096) {
-    const auto page = contents.subspan(at, 4096);
-    if (std::all_of(page.begin(), page.end(), [](std::byte b) { return b == std::byte{0}; })) {
-      continue;
-    }
-    CHECK(pwrite(fd, page.data(), page.size(), static_cast<off_t>(at)) == 4096);
-  }
-  CHECK(close(fd) == 0);
-  std::printf("exported to %s\n", path);
-}
-
 std::string ThisCase() {
   const testing::TestInfo* const info = testing::UnitTest::GetInstance()->current_test_info();
   return absl::StrCat(info->test_suite_name(), ".", info->name());
@@ -187,7 +171,9 @@ void CheckOne(Scenario& run, const Checker::Check& check, const std::string& tex
     ASSERT_TRUE(s.ok()) << s;
     const bool last = i + 1 == path.size();
     if (const char* const file = std::getenv("ASHLAR_CRASH_EXPORT"); last && file != nullptr) {
-      Export(device->contents(), file);
+      const absl::Status exported = ExportImage(device->contents(), file);
+      ASSERT_TRUE(exported.ok()) << exported;
+      std::printf("exported to %s\n", file);
     }
     device->Push();
     const auto found = check(device, *image);

@@ -6,21 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/limits.h"
+#include "tests/support/content.h"
 
 namespace ashlar {
-
-std::string Bytes(size_t size, uint64_t n) {
-  std::string out(size, '\0');
-  uint64_t x = n * 0x9e3779b97f4a7c15 + 1;
-  for (size_t i = 0; i < size; ++i) {
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    out[i] = static_cast<char>(x >> 32);
-  }
-  return out;
-}
-std::string Key(uint64_t n) { return absl::StrCat("key", absl::Dec(n, absl::kZeroPad4)); }
 
 namespace {
 

@@ -28,8 +28,4 @@ struct Workload {
 const std::vector<Workload>& Workloads();
 inline void PrintTo(const Workload& w, std::ostream* out) { *out << w.name; }
 
-// Deterministic and not compressible; `n` tells values of one size apart.
-std::string Bytes(size_t size, uint64_t n);
-std::string Key(uint64_t n);
-
 }  // namespace ashlar

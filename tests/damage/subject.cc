@@ -31,13 +31,6 @@ void Replay(const Life& life, size_t commands, ImageDevice* device) {
 
 }  // namespace
 
-std::string Bytes(size_t size, uint64_t n) {
-  std::mt19937_64 random(n);
-  std::string out(size, '\0');
-  for (char& c : out) c = static_cast<char>(random());
-  return out;
-}
-
 Life::Life(uint32_t lba, const StoreId& store, const std::function<void(RecordedStore&)>& workload,
            const Life* first)
     : lba_bytes(lba), id(store), before(first) {

@@ -12,15 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/content.h"
 #include "tests/support/crash_rig.h"
 
 namespace ashlar {
 
 constexpr uint64_t kStoreBytes = 64u << 20;
 constexpr uint32_t kExtentBytes = 64u << 10;
-
-// `size` bytes that `n` tells apart.
-std::string Bytes(size_t size, uint64_t n);
 
 // All that was written to a device, in the order in which it took effect.
 class Life {

@@ -21,7 +21,7 @@ using Model = std::map<std::string, std::string>;
 
 std::string Key(uint64_t n) { return absl::StrCat("key", absl::Dec(n, absl::kZeroPad6)); }
 // About two thirds of an extent.
-std::string Value(uint64_t n) { return ScriptBytes(40'000 + n * 97 % 4'000, n); }
+std::string Value(uint64_t n) { return Bytes(40'000 + n * 97 % 4'000, n); }
 
 absl::StatusOr<std::unique_ptr<DBImpl>> OpenOn(io::Device* device) {
   return DBImpl::Open(SmallOptions(), device, nullptr, FixedEnv());

@@ -38,22 +38,6 @@ std::unique_ptr<SimDevice> FormattedDrive(const SimDeviceOptions& options, uint6
   return device;
 }
 
-std::string ScriptBytes(size_t size, uint64_t n) {
-  std::string out(size, '\0');
-  uint64_t x = n * 0x9e3779b97f4a7c15 + 1;
-  for (size_t i = 0; i < size; ++i) {
-    if (i % 8 == 0) {
-      x ^= x << 13;
-      x ^= x >> 7;
-      x ^= x << 17;
-    }
-    out[i] = static_cast<char>(x >> (i % 8 * 8));
-  }
-  return out;
-}
-
-std::string ScriptKey(uint64_t n) { return absl::StrCat("key", absl::Dec(n, absl::kZeroPad4)); }
-
 ScriptStore::~ScriptStore() {
   db_.reset();
   device_->set_observer(nullptr);
@@ -86,14 +70,7 @@ void ScriptStore::Open() {
 
 void ScriptStore::Write(const std::vector<StoreModel::Change>& changes, Durability durability) {
   if (stopped_) return;
-  WriteBatch batch;
-  for (const auto& [key, value] : changes) {
-    if (value) {
-      batch.Put(key, *value);
-    } else {
-      batch.Delete(key);
-    }
-  }
+  const WriteBatch batch = StoreModel::BatchOf(changes);
   model_.Commit(changes);
   commits_.push_back(changes);
   WriteOptions options;
@@ -201,8 +178,8 @@ const std::vector<Script>& Scripts() {
            std::vector<StoreModel::Change> changes;
            for (int k = 0; k < 1 + i % 5; ++k, ++n) {
              std::optional<std::string> value;
-             if (n % 3 != 1) value = ScriptBytes(i == 7 ? 20'000 : 90, n);
-             changes.emplace_back(ScriptKey(n * 5 % 13), value);
+             if (n % 3 != 1) value = Bytes(i == 7 ? 20'000 : 90, n);
+             changes.emplace_back(Key(n * 5 % 13), value);
            }
            s.Write(changes, i % 2 == 0 ? Durability::kDurable : Durability::kBuffered);
          }
@@ -267,7 +244,7 @@ const std::vector<Script>& Scripts() {
          // Tables with long bounds: each flush is an edit of three blocks, twice, and the manifest
          // is full before the end.
          for (uint64_t n = 0; n < 26; ++n) {
-           s.Write({{std::string(4'000, static_cast<char>('a' + n % 3)), ScriptBytes(30, n)}},
+           s.Write({{std::string(4'000, static_cast<char>('a' + n % 3)), Bytes(30, n)}},
                    Durability::kBuffered);
            s.Flush();
          }

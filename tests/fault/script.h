@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/db/db_impl.h"
+#include "tests/support/content.h"
 #include "tests/support/ordering_monitor.h"
 #include "tests/support/sim_device.h"
 #include "tests/support/store_model.h"
@@ -18,10 +19,6 @@ namespace ashlar {
 
 // A drive with an empty store on it, all of it durable.
 std::unique_ptr<SimDevice> FormattedDrive(const SimDeviceOptions& options, uint64_t seed);
-
-// `size` bytes that follow from `n`.
-std::string ScriptBytes(size_t size, uint64_t n);
-std::string ScriptKey(uint64_t n);
 
 // The store of one run. Steps do nothing once one of them has failed.
 class ScriptStore {
@@ -32,9 +29,9 @@ class ScriptStore {
   void Open();
   void Write(const std::vector<StoreModel::Change>& changes, Durability durability);
   void Put(uint64_t key, size_t size, uint64_t n, Durability durability = Durability::kDurable) {
-    Write({{ScriptKey(key), ScriptBytes(size, n)}}, durability);
+    Write({{Key(key), Bytes(size, n)}}, durability);
   }
-  void Delete(uint64_t key) { Write({{ScriptKey(key), std::nullopt}}, Durability::kDurable); }
+  void Delete(uint64_t key) { Write({{Key(key), std::nullopt}}, Durability::kDurable); }
   void Sync();
   void Flush();
   void MergeAll();

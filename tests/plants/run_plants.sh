@@ -41,13 +41,13 @@ try_plant() {
 
 RESULTS=$(mktemp)
 trap 'rm -f "$RESULTS"' EXIT
-at_once() { while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done; }
+await_core() { while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done; }
 for layer in db crash damage sim fault engine format; do
-  at_once
+  await_core
   try_layer "$layer" >>"$RESULTS" &
 done
 for plant in $(grep -rhoE 'PLANT\("[a-z_.]+"\)' "$SOURCE"/engine --include=*.cc | cut -d'"' -f2 | sort -u); do
-  at_once
+  await_core
   try_plant "$plant" >>"$RESULTS" &
 done
 wait

@@ -15,6 +15,7 @@
 #include "engine/admin/store_admin.h"
 #include "engine/db/db_impl.h"
 #include "gtest/gtest.h"
+#include "tests/support/content.h"
 #include "tests/support/crash_rig.h"
 #include "tests/support/ordering_monitor.h"
 
@@ -459,7 +460,7 @@ TEST(SimDevice, AnExportedImageIsAStore) {
     ASSERT_TRUE((*db)->Close().ok());
   }
   const std::string path = testing::TempDir() + "/ashlar-test." + std::to_string(getpid()) + ".sim";
-  ASSERT_TRUE(device.Export(path).ok());
+  ASSERT_TRUE(ExportImage(device.contents(), path).ok());
   const auto report = CheckStore(path, nullptr);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->damage_total, 0u);

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +27,7 @@
 #include "gtest/gtest.h"
 #include "io/check.h"
 #include "tests/sim/simulation.h"
+#include "tests/support/content.h"
 #include "tests/support/crash_rig.h"
 #include "tests/support/seed.h"
 
@@ -121,12 +123,21 @@ std::vector<size_t> MakeSmall(uint64_t seed) {
   return items;
 }
 
+Ranges RangesOf(const std::vector<size_t>& ascending) {
+  Ranges ranges;
+  for (const size_t i : ascending) {
+    if (ranges.empty() || ranges.back().second != i) ranges.emplace_back(i, i);
+    ++ranges.back().second;
+  }
+  return ranges;
+}
+
 void ReportFailure(uint64_t seed, const std::string& wrong) {
   // First what is known: making it small takes a while.
   std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), wrong.c_str());
   const std::vector<size_t> items = MakeSmall(seed);
   ADD_FAILURE() << "seed " << seed << " (" << Simulation(seed).Text() << "): " << wrong
-                << "\nreproduce: ASHLAR_SIM_KEEP=" << RangesText(items)
+                << "\nreproduce: ASHLAR_SIM_KEEP=" << RangesText(RangesOf(items))
                 << " ashlar_sim_test --seed=" << seed << " --gtest_filter=Simulation.Replay";
 }
 
@@ -179,9 +190,14 @@ TEST(Simulation, Replay) {
   const char* const text = std::getenv("ASHLAR_SIM_KEEP");
   const char* const keep = text != nullptr ? text : "all";
   Simulation simulation(g_seed);
-  std::vector<bool> kept(simulation.items(), std::strcmp(keep, "all") == 0);
-  ASSERT_TRUE(std::strcmp(keep, "all") == 0 || ParseRanges(keep, &kept))
+  Ranges ranges = {{0, simulation.items()}};
+  ASSERT_TRUE((std::strcmp(keep, "all") == 0 || ParseRanges(keep, &ranges)) &&
+              std::all_of(ranges.begin(), ranges.end(),
+                          [&](const auto& r) { return r.second <= simulation.items(); }))
       << "ASHLAR_SIM_KEEP: all, or ranges below " << simulation.items();
+  std::vector<bool> kept(simulation.items());
+  for (const auto& [begin, end] : ranges)
+    std::fill_n(kept.begin() + static_cast<ptrdiff_t>(begin), end - begin, true);
   SimulationCounts counts;
   std::printf("%s", simulation.Text([&](size_t i) { return kept[i]; }).c_str());
   EXPECT_EQ(simulation.Run([&](size_t i) { return kept[i]; }, &counts), "");

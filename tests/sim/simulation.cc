@@ -11,6 +11,7 @@
 #include "engine/admin/store_admin.h"
 #include "engine/db/db_impl.h"
 #include "io/check.h"
+#include "tests/support/content.h"
 #include "tests/support/ordering_monitor.h"
 #include "tests/support/sim_device.h"
 #include "tests/support/sim_executor.h"
@@ -225,7 +226,6 @@ class LifeRun {
     counts_->commands += device_->commands() - commands_before;
     counts_->trace = counts_->trace * 31 + sim_.trace();
     counts_->faults += fired_;
-    ++counts_->lives;
     counts_->edits += monitor_->edits();
     counts_->acknowledged += monitor_->acknowledged();
     if (!monitor_->violation().empty()) Wrong("order: " + monitor_->violation());
@@ -717,39 +717,11 @@ std::string Simulation::Run(const Keep& keep, SimulationCounts* counts) {
   }
   if (!wrong.empty()) {
     if (const char* const path = std::getenv("ASHLAR_SIM_IMAGE"); path != nullptr) {
-      (void)device.Export(path);
+      (void)ExportImage(device.contents(), path);
     }
   }
   if (log != nullptr) std::fclose(log);
   return wrong;
-}
-
-std::string RangesText(const std::vector<size_t>& numbers) {
-  std::string text;
-  for (size_t i = 0; i < numbers.size();) {
-    size_t end = i + 1;
-    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
-    absl::StrAppend(&text, text.empty() ? "" : ",", numbers[i]);
-    if (end > i + 1) absl::StrAppend(&text, "-", numbers[end - 1]);
-    i = end;
-  }
-  return text;
-}
-
-bool ParseRanges(const std::string& text, std::vector<bool>* kept) {
-  const char* p = text.c_str();
-  while (*p != '\0') {
-    char* end;
-    const size_t from = std::strtoull(p, &end, 10);
-    if (end == p) return false;
-    size_t to = from;
-    if (*end == '-') to = std::strtoull(p = end + 1, &end, 10);
-    if (to < from || to >= kept->size()) return false;
-    for (size_t i = from; i <= to; ++i) (*kept)[i] = true;
-    if (*end == ',') ++end;
-    p = end;
-  }
-  return true;
 }
 
 }  // namespace ashlar

@@ -19,8 +19,7 @@ struct SimulationCounts {
   uint64_t writes = 0;      // of them, that were acknowledged
   uint64_t commands = 0;
   uint64_t cuts = 0, deaths = 0, faults = 0;
-  uint64_t reported = 0;  // calls that ended with an error, which a fault explains
-  uint64_t lives = 0;
+  uint64_t reported = 0;                 // calls that ended with an error, which a fault explains
   uint64_t looked_on = 0;                // read-only opens while a dead process's commands landed
   uint64_t edits = 0, acknowledged = 0;  // whose order was watched
   uint64_t trace = 0;                    // a hash over who ran when: equal for equal runs
@@ -49,9 +48,5 @@ class Simulation {
   size_t items_ = 0;
   std::vector<Life> lives_;
 };
-
-// "0-12,15" as numbers and back.
-std::string RangesText(const std::vector<size_t>& numbers);
-bool ParseRanges(const std::string& text, std::vector<bool>* kept);
 
 }  // namespace ashlar

@@ -68,30 +68,6 @@ uint64_t SumOver(const std::vector<uint64_t>& sums, const BlockRanges& ranges) {
   return sum;
 }
 
-// "1,4-7" of [1, 2) and [4, 8).
-std::string RangesText(const BlockRanges& ranges) {
-  std::string text;
-  for (const auto& [begin, end] : ranges) {
-    absl::StrAppend(&text, text.empty() ? "" : ",", begin);
-    if (end > begin + 1) absl::StrAppend(&text, "-", end - 1);
-  }
-  return text;
-}
-
-bool ParseRanges(absl::string_view text, BlockRanges* ranges) {
-  ranges->clear();
-  for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
-    const std::vector<absl::string_view> ends = absl::StrSplit(part, '-');
-    uint64_t first, last;
-    if (ends.size() > 2 || !absl::SimpleAtoi(ends.front(), &first) ||
-        !absl::SimpleAtoi(ends.back(), &last) || last < first) {
-      return false;
-    }
-    ranges->emplace_back(first, last + 1);
-  }
-  return true;
-}
-
 }  // namespace
 
 std::vector<Tear> TearsOf(uint64_t blocks) {

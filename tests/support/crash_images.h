@@ -19,13 +19,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tests/support/content.h"
 #include "tests/support/image_device.h"
 #include "tests/support/recording_device.h"
 
 namespace ashlar {
 
 // Blocks [first, second), counted over a command's stretches.
-using BlockRanges = std::vector<std::pair<uint64_t, uint64_t>>;
+using BlockRanges = Ranges;
 
 // A write of several blocks that came out in part: those of `kept` are the new ones, those of
 // `garbage` neither old nor new, all others old.

@@ -108,17 +108,9 @@ void RecordedStore::Settle() {
 
 absl::Status RecordedStore::Apply(const std::vector<StoreModel::Change>& changes,
                                   Durability durability) {
-  WriteBatch batch;
-  for (const auto& [key, value] : changes) {
-    if (value) {
-      batch.Put(key, *value);
-    } else {
-      batch.Delete(key);
-    }
-  }
   WriteOptions options;
   options.durability = durability;
-  return db_->Write(options, batch);
+  return db_->Write(options, StoreModel::BatchOf(changes));
 }
 
 void RecordedStore::Write(const std::vector<StoreModel::Change>& changes, Durability durability) {

@@ -4,61 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 
 #include "io/check.h"
-#include "io/request.h"
+#include "tests/support/inline_queue.h"
 
 namespace ashlar {
-
-class ImageDevice::ImageQueue : public io::Queue {
- public:
-  ImageQueue(ImageDevice* device, uint32_t depth, const io::Arena& arena)
-      : device_(device), depth_(depth), arena_(arena) {}
-
-  void Submit(std::span<io::Request* const> requests) override {
-    CHECK(requests.size() <= depth_ - done_.size());
-    for (io::Request* request : requests) {
-      done_.push_back(request);
-      request->status = io::CheckRequest(*request, device_->geometry_, arena_);
-      if (!request->status.ok()) continue;
-      const uint64_t lba_bytes = device_->geometry_.lba_bytes;
-      const uint64_t at = io::Raw(request->lba) * lba_bytes;
-      switch (request->op) {
-        case io::Op::kRead:
-          device_->ReadInto(at, arena_.At(request->data[0]), request->data[0].bytes);
-          break;
-        case io::Op::kWrite:
-          device_->Write(at, {arena_.At(request->data[0]), request->data[0].bytes});
-          break;
-        case io::Op::kDeallocate:
-          for (const io::LbaRange& r : request->ranges) {
-            std::memset(device_->Edit(io::Raw(r.lba) * lba_bytes, r.blocks * lba_bytes), 0,
-                        r.blocks * lba_bytes);
-          }
-          break;
-        case io::Op::kFlush:
-          break;
-      }
-    }
-  }
-
-  size_t Poll(std::span<io::Request*> done, bool) override {
-    const size_t n = std::min(done.size(), done_.size());
-    std::copy_n(done_.begin(), n, done.begin());
-    done_.erase(done_.begin(), done_.begin() + static_cast<ptrdiff_t>(n));
-    return n;
-  }
-
-  size_t in_flight() const override { return done_.size(); }
-  size_t depth() const override { return depth_; }
-
- private:
-  ImageDevice* const device_;
-  const uint32_t depth_;
-  const io::Arena& arena_;
-  std::deque<io::Request*> done_;
-};
 
 ImageDevice::ImageDevice(const io::Geometry& geometry)
     : geometry_(geometry),
@@ -76,7 +26,26 @@ ImageDevice::~ImageDevice() { munmap(data_, bytes_); }
 absl::StatusOr<std::unique_ptr<io::Queue>> ImageDevice::OpenQueue(
     std::span<io::Device* const> devices, const io::QueueOptions& options, const io::Arena& arena) {
   CHECK(devices.size() == 1 && devices[0] == this);
-  return std::make_unique<ImageQueue>(this, options.depth, arena);
+  return std::make_unique<InlineQueue>(
+      this, options.depth, arena, [this](const io::Request& r, uint64_t at, std::byte* buffer) {
+        const uint64_t lba_bytes = geometry_.lba_bytes;
+        switch (r.op) {
+          case io::Op::kRead:
+            ReadInto(at, buffer, r.data[0].bytes);
+            break;
+          case io::Op::kWrite:
+            Write(at, {buffer, r.data[0].bytes});
+            break;
+          case io::Op::kDeallocate:
+            for (const io::LbaRange& range : r.ranges) {
+              const uint64_t bytes = range.blocks * lba_bytes;
+              std::memset(Edit(io::Raw(range.lba) * lba_bytes, bytes), 0, bytes);
+            }
+            break;
+          case io::Op::kFlush:
+            break;
+        }
+      });
 }
 
 // Before the bytes [at, at + bytes) change.

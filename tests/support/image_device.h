@@ -46,7 +46,6 @@ class ImageDevice : public io::Device {
   std::span<const std::byte> contents();
 
  private:
-  class ImageQueue;
   static constexpr uint64_t kGrain = 4096;
   // Of a grain: nothing was ever written there (or that was undone), so it reads as zeros whatever
   // lies in memory. Most of a store is like that, and costs nothing to read or to undo.

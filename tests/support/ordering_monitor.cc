@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +14,7 @@
 #include "engine/version/manifest_log.h"
 #include "engine/version/superblock_store.h"
 #include "io/check.h"
-#include "io/request.h"
+#include "tests/support/inline_queue.h"
 
 namespace ashlar {
 namespace {
@@ -30,40 +29,14 @@ class SpanDevice : public io::Device {
   absl::StatusOr<std::unique_ptr<io::Queue>> OpenQueue(std::span<io::Device* const>,
                                                        const io::QueueOptions& options,
                                                        const io::Arena& arena) override {
-    return std::make_unique<SpanQueue>(this, options.depth, arena);
+    return std::make_unique<InlineQueue>(
+        this, options.depth, arena, [this](const io::Request& r, uint64_t at, std::byte* buffer) {
+          CHECK(r.op == io::Op::kRead);
+          std::memcpy(buffer, bytes_.data() + at, r.data[0].bytes);
+        });
   }
 
  private:
-  class SpanQueue : public io::Queue {
-   public:
-    SpanQueue(const SpanDevice* device, uint32_t depth, const io::Arena& arena)
-        : device_(device), depth_(depth), arena_(arena) {}
-    void Submit(std::span<io::Request* const> requests) override {
-      for (io::Request* r : requests) {
-        CHECK(r->op == io::Op::kRead);
-        done_.push_back(r);
-        r->status = io::CheckRequest(*r, device_->geometry_, arena_);
-        if (!r->status.ok()) continue;
-        const uint64_t at = io::Raw(r->lba) * device_->geometry_.lba_bytes;
-        std::memcpy(arena_.At(r->data[0]), device_->bytes_.data() + at, r->data[0].bytes);
-      }
-    }
-    size_t Poll(std::span<io::Request*> done, bool) override {
-      const size_t n = std::min(done.size(), done_.size());
-      std::copy_n(done_.begin(), n, done.begin());
-      done_.erase(done_.begin(), done_.begin() + static_cast<ptrdiff_t>(n));
-      return n;
-    }
-    size_t in_flight() const override { return done_.size(); }
-    size_t depth() const override { return depth_; }
-
-   private:
-    const SpanDevice* const device_;
-    const uint32_t depth_;
-    const io::Arena& arena_;
-    std::deque<io::Request*> done_;
-  };
-
   const io::Geometry geometry_;
   const std::span<const std::byte> bytes_;
 };
@@ -101,26 +74,7 @@ bool OrderingMonitor::ReadManifestNow(const Superblock& sb, std::shared_ptr<cons
   auto manifest = ReadManifest(io->get(), sb);
   if (!manifest.ok() || !manifest->last_edit.ok()) return false;
   *version = manifest->version;
-  // Where it ends: the records of either copy, one behind the other.
-  *end = 0;
-  for (const auto& extents : sb.manifest_extents) {
-    std::vector<std::byte> bytes;
-    for (const ExtentId e : extents) {
-      const auto extent = contents_.subspan(uint64_t{Raw(e)} * sb.extent_bytes, sb.extent_bytes);
-      bytes.insert(bytes.end(), extent.begin(), extent.end());
-    }
-    uint64_t at = 0;
-    while (at < bytes.size()) {
-      RecordHeader header;
-      std::string_view payload;
-      if (ParseRecord(std::span(bytes).subspan(at), {sb.manifest.raw(), at},
-                      StreamSeed(sb.store, sb.manifest), &header, &payload) != RecordParse::kOk) {
-        break;
-      }
-      at = RoundUp(at + RecordBytes(header.payload_bytes), sb.lba_bytes);
-    }
-    *end = std::max(*end, at);
-  }
+  *end = RoundUp(manifest->end, sb.lba_bytes);
   return true;
 }
 

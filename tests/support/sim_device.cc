@@ -1,8 +1,6 @@
 #include "tests/support/sim_device.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -600,20 +598,6 @@ void SimDevice::Overwrite(uint64_t at, std::span<const std::byte> bytes) {
   Touch(at, bytes.size());
   std::memcpy(current_ + at, bytes.data(), bytes.size());
   std::memcpy(persisted_ + at, bytes.data(), bytes.size());
-}
-
-absl::Status SimDevice::Export(const std::string& path) const {
-  const int fd = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-  bool ok = fd >= 0 && ftruncate(fd, static_cast<off_t>(options_.bytes)) == 0;
-  for (size_t g = 0; ok && g < touched_.size(); ++g) {
-    if (!touched_[g]) continue;
-    const uint64_t at = g * kGrain, n = std::min(kGrain, options_.bytes - at);
-    ok = pwrite(fd, current_ + at, n, static_cast<off_t>(at)) == static_cast<ssize_t>(n);
-  }
-  const int error = errno;
-  if (fd >= 0) close(fd);
-  if (!ok) return absl::InternalError(absl::StrCat(path, ": ", strerror(error)));
-  return absl::OkStatus();
 }
 
 }  // namespace ashlar

@@ -103,13 +103,10 @@ class SimDevice : public io::Device {
   void Revive();
 
   // ---- with nothing in flight ----
-  size_t unpersisted() const { return cache_.size(); }
   // What reads see.
   std::span<const std::byte> contents() const { return {current_, options_.bytes}; }
   // Changes what is persisted, as rot or another program does.
   void Overwrite(uint64_t at, std::span<const std::byte> bytes);
-  // Writes what reads see to a sparse file, for ashlarctl.
-  absl::Status Export(const std::string& path) const;
 
   // Every event from here on is a line in `file`.
   void set_log(FILE* file) { log_ = file; }

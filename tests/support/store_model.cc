@@ -19,6 +19,18 @@ uint64_t PairDigest(std::string_view key, std::string_view value) {
 
 }  // namespace
 
+WriteBatch StoreModel::BatchOf(const std::vector<Change>& changes) {
+  WriteBatch batch;
+  for (const auto& [key, value] : changes) {
+    if (value) {
+      batch.Put(key, *value);
+    } else {
+      batch.Delete(key);
+    }
+  }
+  return batch;
+}
+
 void StoreModel::Commit(const std::vector<Change>& changes) {
   uint64_t digest = digests_.back();
   const uint32_t commit = static_cast<uint32_t>(digests_.size());

@@ -22,6 +22,8 @@ class StoreModel {
 
   StoreModel() : digests_(1, 0) {}
 
+  static WriteBatch BatchOf(const std::vector<Change>& changes);
+
   // One more commit, whole or not at all.
   void Commit(const std::vector<Change>& changes);
   uint32_t commits() const { return static_cast<uint32_t>(digests_.size()) - 1; }
