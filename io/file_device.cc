@@ -106,6 +106,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenFile(const std::string& path, const 
   g.max_segments = 1;
   g.volatile_cache = true;
   g.native_fua = true;
+  g.fua_flushes = true;
   g.preferred_write_bytes = block;
   g.discard_grain_bytes = block;
   g.discard_max_bytes = g.capacity_bytes();

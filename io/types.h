@@ -93,7 +93,10 @@ struct Geometry {
   uint32_t max_segments = 0;
   bool volatile_cache = true;  // a completed write needs a flush or FUA to be durable
   bool native_fua = false;     // a kFua write is one trip; otherwise it is a write and a flush
-  uint32_t atomic_bytes = 0;   // power-fail atomic write, 0 = one LBA
+  // A kFua write is one trip for the caller, and a write and a flush below: as of a file. It is
+  // then lost like any other write when somebody else's flush fails in between.
+  bool fua_flushes = false;
+  uint32_t atomic_bytes = 0;  // power-fail atomic write, 0 = one LBA
   uint32_t atomic_boundary_bytes = 0;
   uint32_t preferred_write_bytes = 4096;
   uint32_t discard_grain_bytes = 0;  // 0 = no deallocate

@@ -8,7 +8,7 @@ compiles_alone() {
   local header=$1 folders=(-Iengine/include)
   case $header in
     engine/include/*) ;;
-    *) folders+=(-I. -Itools) ;;
+    *) folders+=(-I. -Itools -Ibench) ;;
   esac
   if g++ -std=c++20 -Wall -Wextra -Werror -Wno-missing-field-initializers -fsyntax-only "${folders[@]}" \
     -x c++ -include "$header" /dev/null 2>"$LOGS/${header//\//.}"; then
@@ -23,6 +23,6 @@ export -f compiles_alone
 LOGS=$(mktemp -d)
 export LOGS
 trap 'rm -rf "$LOGS"' EXIT
-find engine io tools tests -name '*.h' | sort |
+find engine io tools tests bench -name '*.h' | sort |
   xargs -P "$(nproc)" -I{} bash -c 'compiles_alone {}' | tee "$LOGS/all"
 ! grep -q '^not ok' "$LOGS/all"

@@ -35,7 +35,12 @@ absl::Status DBImpl::MergeStep() {
     unsaid_.push_back(absl::StrCat("merging stopped: ", merge_blocked_.message()));
     return absl::OkStatus();
   }
-  return Install(*std::move(edit));
+  uint64_t pages = 0;
+  for (const TableMeta& t : edit->add_tables) pages += t.pages;
+  RETURN_IF_ERROR(Install(*std::move(edit)));
+  ++counted_.merge_steps;
+  counted_.merge_bytes_written += pages * kPageBytes;
+  return absl::OkStatus();
 }
 
 }  // namespace ashlar

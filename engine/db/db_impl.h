@@ -19,9 +19,11 @@
 #include <vector>
 
 #include "ashlar/db.h"
+#include "engine/base/counter.h"
 #include "engine/base/sync.h"
 #include "engine/base/types.h"
 #include "engine/db/sizing.h"
+#include "engine/db/snapshot_list.h"
 #include "engine/format/superblock.h"
 #include "engine/memtable/memtable.h"
 #include "engine/space/extent_io.h"
@@ -79,10 +81,12 @@ class DBImpl : public DB {
   absl::Status Write(const WriteOptions& options, const WriteBatch& batch) override;
   absl::Status Get(const ReadOptions& options, std::string_view key, Value* value) override;
   std::unique_ptr<Iterator> NewIterator(const ReadOptions& options) override;
+  std::unique_ptr<const Snapshot> GetSnapshot() override;
   absl::Status Flush() override;
   absl::Status Sync() override;
   Health health() const override;
   Limits limits() const override;
+  Stats stats() const override;
   absl::Status Close() override;
 
   // Flushes, and merges until level 0 is empty. For tests.
@@ -112,6 +116,8 @@ class DBImpl : public DB {
   absl::Status StartFresh();
   void StartThreads();
   void StopThreads();
+  // Close, once no call begins any more.
+  absl::Status FinishClose();
 
   // write_path.cc
   absl::Status Enqueue(Writer* writer);
@@ -122,6 +128,8 @@ class DBImpl : public DB {
   absl::Status LeadTimers(uint64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status MakeRoom(const WriteBatch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status MakeSpace(bool only_deletes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // AwaitBackground, the time counted as such a stall.
+  absl::Status Stall(Stats::Stall* stall) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool RoomFor(uint64_t payload_bytes, uint64_t memtable_bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Seal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -160,6 +168,11 @@ class DBImpl : public DB {
                                                       const std::vector<SequenceNumber>& snapshots)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // read_path.cc
+  // Up to which change a read with these options sees.
+  absl::StatusOr<SequenceNumber> SequenceFor(const ReadOptions& options) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // install.cc
   // Makes `edit` durable and current. Kept for another try when it returns ResourceExhausted.
   absl::Status Install(VersionEdit edit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -175,6 +188,7 @@ class DBImpl : public DB {
   absl::StatusOr<SegmentMeta> NewSegment() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<ExtentId> TakeExtent(Purpose purpose) ABSL_LOCKS_EXCLUDED(mutex_);
   void ReturnExtents(const std::vector<ExtentId>& extents) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of iterators and snapshots, ascending.
   std::vector<SequenceNumber> LiveSequences() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Asks iterators to let go of views that are not the current one. mutex_ is released meanwhile.
   void ReleaseViews() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -253,6 +267,7 @@ class DBImpl : public DB {
   // By number: in the order in which they were made.
   std::map<uint64_t, std::shared_ptr<IteratorState>> iterators_ ABSL_GUARDED_BY(mutex_);
   uint64_t iterators_made_ ABSL_GUARDED_BY(mutex_) = 0;
+  const std::shared_ptr<SnapshotList> snapshots_ = std::make_shared<SnapshotList>();
   bool reclaiming_ ABSL_GUARDED_BY(mutex_) = false;  // merge whatever is in level 0
   bool merge_all_ ABSL_GUARDED_BY(mutex_) = false;
   bool background_busy_ ABSL_GUARDED_BY(mutex_) = false;
@@ -266,6 +281,10 @@ class DBImpl : public DB {
   uint64_t idle_seal_failed_ns_ ABSL_GUARDED_BY(mutex_) =
       0;  // the write after which sealing found no room
   uint64_t log_sleeps_until_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: the log thread is awake
+
+  // What is counted under mutex_; the rest of it stays zero.
+  Stats counted_ ABSL_GUARDED_BY(mutex_);
+  Counter gets_, gets_found_;
 
   bool has_threads_ = false;  // constant once the store is open
   std::unique_ptr<Thread> background_;

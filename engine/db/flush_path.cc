@@ -60,7 +60,11 @@ absl::Status DBImpl::FlushSealed() {
     auto segment = NewSegment();
     if (segment.ok()) edit.assign_segments.push_back(*std::move(segment));
   }
-  return Install(std::move(edit));
+  const uint64_t pages = table->has_value() ? (*table)->pages : 0;
+  RETURN_IF_ERROR(Install(std::move(edit)));
+  ++counted_.flushes;
+  counted_.flush_bytes_written += pages * kPageBytes;
+  return absl::OkStatus();
 }
 
 }  // namespace ashlar

@@ -180,6 +180,7 @@ std::vector<SequenceNumber> DBImpl::LiveSequences() const {
   for (const auto& [number, state] : iterators_) {
     if (!PLANT("iterator.not_counted")) sequences.push_back(state->sequence);
   }
+  if (!PLANT("snapshot.not_counted")) snapshots_->AppendTo(&sequences);
   std::sort(sequences.begin(), sequences.end());
   return sequences;
 }

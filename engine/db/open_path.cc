@@ -170,7 +170,8 @@ absl::Status DBImpl::ReplayLog() {
     if (memtable == nullptr) return absl::OkStatus();
     if (options_.read_only) {
       MutexLock lock(&mutex_);
-      replayed_.insert(replayed_.begin(), std::move(memtable));
+      replayed_.insert(PLANT("open.oldest_first") ? replayed_.end() : replayed_.begin(),
+                       std::move(memtable));
     } else {
       ASSIGN_OR_RETURN(std::optional<TableMeta> table, WriteTable(memtable->table, {}));
       MutexLock lock(&mutex_);
@@ -264,13 +265,19 @@ absl::Status DBImpl::Close() {
     MutexLock lock(&mutex_);
     while (state_ == State::kClosing) progress_.Wait(&mutex_);
     if (state_ != State::kOpen) return absl::OkStatus();
-    if (!iterators_.empty()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          iterators_.size(), iterators_.size() == 1 ? " iterator is" : " iterators are",
-          " alive: end them before Close"));
+    const size_t iterators = iterators_.size(), snapshots = snapshots_->size();
+    if (iterators + snapshots > 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("end all iterators and snapshots before Close: alive are ", iterators,
+                       iterators == 1 ? " iterator and " : " iterators and ", snapshots,
+                       snapshots == 1 ? " snapshot" : " snapshots"));
     }
     state_ = State::kClosing;
   }
+  return FinishClose();
+}
+
+absl::Status DBImpl::FinishClose() {
   absl::Status status;
   if (!options_.read_only) {
     // Behind every writer that is there; no other comes.
@@ -297,8 +304,8 @@ absl::Status DBImpl::Close() {
       if (status.ok()) {
         // Nobody has it open: from here on the last edit is known to be durable in both copies.
         Superblock next = SuccessorOf(superblock_, superblock_.generation + 1);
-        next.owner = Owner();
-        status = WriteSuperblocks(io_, next);
+        if (!PLANT("close.keep_the_owner")) next.owner = Owner();
+        if (!PLANT("close.no_superblock")) status = WriteSuperblocks(io_, next);
       }
       if (absl::IsResourceExhausted(status))
         status = absl::OkStatus();  // as after a crash: complete
@@ -336,9 +343,10 @@ DBImpl::~DBImpl() {
   {
     MutexLock lock(&mutex_);
     open = state_ == State::kOpen;
+    if (open) state_ = State::kClosing;  // snapshots may be alive
   }
   if (open) {
-    Close().IgnoreError();
+    FinishClose().IgnoreError();
   } else {
     StopThreads();
   }

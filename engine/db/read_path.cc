@@ -1,7 +1,10 @@
 // GET: one view (memtables, version) and one sequence number; memtables, then level 0 newest first,
 // then the run; the first hit wins. ITERATE: the same view as one merged stream, of which the
 // newest visible version of each key is shown.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 #include "engine/db/db_impl.h"
 #include "engine/db/store_iterator.h"
@@ -16,22 +19,27 @@ absl::StatusOr<ViewPtr> DBImpl::TakeView() {
   return view_;
 }
 
-absl::Status DBImpl::Get(const ReadOptions&, std::string_view key, Value* value) {
-  if (key.empty()) return absl::InvalidArgumentError("a key must not be empty");
-  if (key.size() > kMaxKeyBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a key of ", key.size(), " bytes; the limit is ", kMaxKeyBytes));
+absl::StatusOr<SequenceNumber> DBImpl::SequenceFor(const ReadOptions& options) const {
+  if (state_ != State::kOpen) return absl::FailedPreconditionError("the store is closed");
+  if (options.snapshot == nullptr) return last_sequence_;
+  const auto* const snapshot = static_cast<const ListedSnapshot*>(options.snapshot);
+  if (!snapshot->IsOf(snapshots_.get())) {
+    return absl::InvalidArgumentError("a snapshot of another store, or of an earlier open of it");
   }
-  ViewPtr view;
-  SequenceNumber sequence;
-  {
-    MutexLock lock(&mutex_);
-    if (state_ != State::kOpen) return absl::FailedPreconditionError("the store is closed");
-    view = view_;
-    sequence = last_sequence_;
-  }
+  return snapshot->sequence_number();
+}
+
+std::unique_ptr<const Snapshot> DBImpl::GetSnapshot() {
+  MutexLock lock(&mutex_);
+  return std::make_unique<ListedSnapshot>(snapshots_, last_sequence_);
+}
+
+namespace {
+
+absl::Status GetFrom(const ReadView& view, SequenceNumber sequence, std::string_view key,
+                     Value* value) {
   const absl::Status not_found = absl::NotFoundError("");
-  for (const MemtablePtr& m : view->memtables) {
+  for (const MemtablePtr& m : view.memtables) {
     std::string_view found;
     switch (m->table.Get(key, sequence, &found)) {
       case Memtable::Found::kNo:
@@ -45,19 +53,44 @@ absl::Status DBImpl::Get(const ReadOptions&, std::string_view key, Value* value)
   }
   const auto look = [&](const TableMeta& table, bool* done) -> absl::Status {
     ASSIGN_OR_RETURN(const TableReader::Found found,
-                     view->files->tables->Get(table, key, sequence, value->buffer()));
+                     view.files->tables->Get(table, key, sequence, value->buffer()));
     *done = found != TableReader::Found::kNo;
     return found == TableReader::Found::kDeleted ? not_found : absl::OkStatus();
   };
   bool done = false;
-  for (const TablePtr& t : view->version->level0) {
+  for (const TablePtr& t : view.version->level0) {
     RETURN_IF_ERROR(look(*t, &done));
     if (done) return absl::OkStatus();
   }
-  if (const TablePtr* t = view->version->InRun(key); t != nullptr) {
+  if (const TablePtr* t = view.version->InRun(key); t != nullptr) {
     RETURN_IF_ERROR(look(**t, &done));
   }
   return done ? absl::OkStatus() : not_found;
+}
+
+}  // namespace
+
+absl::Status DBImpl::Get(const ReadOptions& options, std::string_view key, Value* value) {
+  if (key.empty()) return absl::InvalidArgumentError("a key must not be empty");
+  if (key.size() > kMaxKeyBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a key of ", key.size(), " bytes; the limit is ", kMaxKeyBytes));
+  }
+  ViewPtr view;
+  SequenceNumber sequence;
+  {
+    MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(sequence, SequenceFor(options));
+    if (PLANT("get.two_moments")) {
+      mutex_.Unlock();
+      mutex_.Lock();
+    }
+    view = view_;
+  }
+  absl::Status status = GetFrom(*view, sequence, key, value);
+  if (status.ok() || absl::IsNotFound(status)) gets_.Add(1);
+  if (status.ok()) gets_found_.Add(1);
+  return status;
 }
 
 std::unique_ptr<InternalIterator> NewViewIterator(const ReadView& view, DamageSink damage) {
@@ -75,8 +108,14 @@ std::unique_ptr<InternalIterator> NewViewIterator(const ReadView& view, DamageSi
 
 class StoreIterator : public Iterator {
  public:
-  StoreIterator(std::shared_ptr<DBImpl::IteratorState> state, absl::Status status)
-      : state_(std::move(state)), status_(std::move(status)) {}
+  // With an error it is one that shows nothing and answers with that.
+  StoreIterator(std::shared_ptr<DBImpl::IteratorState> state, const ReadOptions& options,
+                absl::Status refused)
+      : state_(std::move(state)),
+        lower_(options.lower_bound),
+        upper_(options.upper_bound),
+        refused_(std::move(refused)),
+        status_(refused_) {}
 
   ~StoreIterator() override {
     MutexLock lock(&state_->mutex);
@@ -90,7 +129,7 @@ class StoreIterator : public Iterator {
     MutexLock lock(&state_->mutex);
     valid_ = false;
     if (!Ready()) return;
-    state_->stream->Seek(target);
+    state_->stream->Seek(std::max(target, std::string_view(lower_)));
     FindVisible(nullptr);
   }
 
@@ -119,6 +158,7 @@ class StoreIterator : public Iterator {
  private:
   // Makes sure there is a stream; false with status_ set when there can't be one.
   bool Ready() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex) {
+    if (!refused_.ok()) return false;
     if (state_->db == nullptr) {
       status_ = absl::FailedPreconditionError("the store of this iterator is closed");
       return false;
@@ -142,6 +182,7 @@ class StoreIterator : public Iterator {
     bool skip = passed != nullptr;
     if (skip) skip_key_ = *passed;
     for (; s.Valid(); s.Next()) {
+      if (!upper_.empty() && s.key() >= upper_) return;
       if (s.sequence() > state_->sequence) continue;
       if (skip && s.key() == skip_key_) continue;
       if (s.kind() == EntryKind::kValue) {
@@ -158,24 +199,28 @@ class StoreIterator : public Iterator {
   }
 
   const std::shared_ptr<DBImpl::IteratorState> state_;
+  const std::string lower_, upper_;
+  const absl::Status refused_;
   std::string key_, value_, skip_key_;
   bool valid_ = false;
   absl::Status status_;
 };
 
-std::unique_ptr<Iterator> DBImpl::NewIterator(const ReadOptions&) {
+std::unique_ptr<Iterator> DBImpl::NewIterator(const ReadOptions& options) {
   auto state = std::make_shared<IteratorState>();
   MutexLock state_lock(&state->mutex);
   MutexLock lock(&mutex_);
-  if (state_ != State::kOpen) {
-    return std::make_unique<StoreIterator>(state,
-                                           absl::FailedPreconditionError("the store is closed"));
-  }
+  const absl::StatusOr<SequenceNumber> sequence = SequenceFor(options);
+  if (!sequence.ok()) return std::make_unique<StoreIterator>(state, options, sequence.status());
   state->db = this;
-  state->sequence = last_sequence_;
+  state->sequence = *sequence;
+  if (PLANT("iterator.known_late")) {
+    mutex_.Unlock();
+    mutex_.Lock();
+  }
   state->number = ++iterators_made_;
   iterators_[state->number] = state;
-  return std::make_unique<StoreIterator>(std::move(state), absl::OkStatus());
+  return std::make_unique<StoreIterator>(std::move(state), options, absl::OkStatus());
 }
 
 void DBImpl::Forget(const std::shared_ptr<IteratorState>& state) {

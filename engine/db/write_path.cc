@@ -162,6 +162,9 @@ absl::Status DBImpl::LeadGroup(Writer* self, std::vector<Writer*>* group) {
   const SequenceNumber first = next_sequence_;
   Memtable& memtable = memtable_->table;
   SequenceNumber last = first - 1;
+  if (PLANT("write.visible_early")) {
+    for (const Writer* w : *group) last_sequence_ += w->batch != nullptr ? w->batch->count() : 0;
+  }
   mutex_.Unlock();
   absl::Status status;
   if (!parts.empty()) {
@@ -183,7 +186,11 @@ absl::Status DBImpl::LeadGroup(Writer* self, std::vector<Writer*>* group) {
     }
   }
   mutex_.Lock();
-  if (status.ok() && last >= first) last_sequence_ = last;
+  if (status.ok() && last >= first) {
+    last_sequence_ = last;
+    counted_.batches += parts.size();
+    counted_.changes += last - first + 1;
+  }
   if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
   log_full_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
   last_write_ns_ = env_.clock->NowNs();
@@ -195,6 +202,16 @@ absl::Status DBImpl::LeadGroup(Writer* self, std::vector<Writer*>* group) {
 
 bool DBImpl::RoomFor(uint64_t payload_bytes, uint64_t memtable_bytes) const {
   return memtable_bytes <= memtable_->table.bytes_free() && log_->Fits(payload_bytes);
+}
+
+absl::Status DBImpl::Stall(Stats::Stall* stall) {
+  const uint64_t begin = env_.clock->NowNs();
+  const absl::Status status = AwaitBackground();
+  const uint64_t ns = env_.clock->NowNs() - begin;
+  ++stall->count;
+  stall->total_ns += ns;
+  stall->longest_ns = std::max(stall->longest_ns, ns);
+  return status;
 }
 
 absl::Status DBImpl::MakeRoom(const WriteBatch& batch) {
@@ -209,12 +226,12 @@ absl::Status DBImpl::MakeRoom(const WriteBatch& batch) {
                        merge_blocked_.message()));
     }
     if (merge_blocked_.ok() && version_->level0.size() >= kLevel0Stop) {
-      RETURN_IF_ERROR(AwaitBackground());
+      RETURN_IF_ERROR(Stall(&counted_.merge_stalls));
       continue;
     }
     if (RoomFor(batch.rep().size(), batch.bytes() + Memtable::kGroupSlack)) return absl::OkStatus();
     if (sealed_ != nullptr || !spare_) {
-      RETURN_IF_ERROR(AwaitBackground());
+      RETURN_IF_ERROR(Stall(&counted_.memtable_stalls));
       continue;
     }
     RETURN_IF_ERROR(Seal());
@@ -279,10 +296,10 @@ absl::Status DBImpl::FullError() const {
   }
   uint64_t pinned = 0;
   for (const Pending& p : pending_) pinned += p.extents.size();
-  if (!iterators_.empty()) {
-    absl::StrAppend(&text, "; the oldest of ", iterators_.size(),
-                    " iterators is at sequence number ", LiveSequences().front(), " of ",
-                    last_sequence_, " and keeps what it can see");
+  if (const std::vector<SequenceNumber> live = LiveSequences(); !live.empty()) {
+    absl::StrAppend(&text, "; the oldest of ", iterators_.size(), " iterators and ",
+                    live.size() - iterators_.size(), " snapshots is at sequence number ",
+                    live.front(), " of ", last_sequence_, " and keeps what it can see");
   }
   if (pinned > 0) absl::StrAppend(&text, "; readers hold ", pinned, " freed extents");
   return absl::ResourceExhaustedError(text);
@@ -306,7 +323,7 @@ absl::Status DBImpl::MakeSpace(bool only_deletes) {
       RETURN_IF_ERROR(Seal());
     }
     WakeBackground();
-    RETURN_IF_ERROR(AwaitBackground());
+    RETURN_IF_ERROR(Stall(&counted_.space_stalls));
   }
   reclaiming_ = false;
   was_full_ = false;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/limits.h"
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 
 namespace ashlar {
@@ -65,6 +66,7 @@ void ExtentIo::Prepare(io::Op op, std::span<const ExtentId> extents, uint64_t of
   CHECK(offset % lba_bytes == 0 && data.size() % lba_bytes == 0 && !data.empty());
   CHECK(offset + data.size() <= uint64_t{extents.size()} * extent_bytes_);
   commands->clear();
+  const uint64_t bytes_in_all = data.size();
   while (!data.empty()) {
     const size_t first = offset / extent_bytes_;
     const uint64_t within = offset % extent_bytes_;
@@ -87,6 +89,17 @@ void ExtentIo::Prepare(io::Op op, std::span<const ExtentId> extents, uint64_t of
     data = data.subspan(bytes);
   }
   for (Command& c : *commands) c.request.data = std::span<const io::Piece>(&c.piece, 1);
+  CountCommands(op, commands->size(), bytes_in_all);
+}
+
+void ExtentIo::CountCommands(io::Op op, uint64_t commands, uint64_t bytes) {
+  const bool read = op == io::Op::kRead;
+  (read ? reads_ : writes_).Add(commands);
+  (read ? bytes_read_ : bytes_written_).Add(bytes);
+}
+
+ExtentIo::Counts ExtentIo::counts() const {
+  return {reads_.Sum(), bytes_read_.Sum(), writes_.Sum(), bytes_written_.Sum(), flushes_.Sum()};
 }
 
 // Submits as the depth allows and waits for all; reads that fail in a way that may pass are tried
@@ -126,19 +139,54 @@ absl::Status ExtentIo::Read(io::Queue& queue, std::span<const ExtentId> extents,
 }
 
 absl::Status ExtentIo::Write(io::Queue& queue, std::span<const ExtentId> extents, uint64_t offset,
-                             std::span<const std::byte> data, bool fua) {
+                             std::span<const std::byte> data) {
   std::vector<Command> commands;
-  Prepare(io::Op::kWrite, extents, offset, data, fua ? io::kFua : 0, &commands);
+  Prepare(io::Op::kWrite, extents, offset, data, 0, &commands);
   return Run(queue, commands);
+}
+
+uint64_t ExtentIo::BeginFlush() {
+  MutexLock lock(&flush_mutex_);
+  flushing_.insert(++flushes_begun_);
+  return flushes_begun_;
+}
+
+void ExtentIo::EndFlush(uint64_t ticket, const absl::Status& status) {
+  MutexLock lock(&flush_mutex_);
+  if (!status.ok() && flush_failed_.ok()) flush_failed_ = status;
+  flushing_.erase(ticket);
+  flush_ended_.SignalAll();
+}
+
+// Those that began by now may have failed on the device before the caller's own was carried out.
+// Nobody waits here before its own has ended.
+absl::Status ExtentIo::OthersEnded() {
+  MutexLock lock(&flush_mutex_);
+  const uint64_t last = flushes_begun_;
+  while (!PLANT("flush.alone") && !flushing_.empty() && *flushing_.begin() <= last) {
+    flush_ended_.Wait(&flush_mutex_);
+  }
+  return flush_failed_;
+}
+
+absl::Status ExtentIo::EndFua(uint64_t ticket, const absl::Status& status) {
+  const bool harmless = absl::IsResourceExhausted(status) || PLANT("log.fua_fails_alone");
+  EndFlush(ticket, harmless ? absl::OkStatus() : status);
+  if (!status.ok() || !geometry().fua_flushes || PLANT("log.fua_alone")) return status;
+  return OthersEnded();
 }
 
 absl::Status ExtentIo::Flush(io::Queue& queue) {
   if (!geometry().volatile_cache) return absl::OkStatus();
+  const uint64_t ticket = BeginFlush();
+  flushes_.Add(1);
   std::vector<Command> commands(1);
   commands[0].request.op = io::Op::kFlush;
-  const absl::Status status = Run(queue, commands);
-  // Whatever it lacked: writes that were answered before may be gone. That can't be tried again.
-  return absl::IsResourceExhausted(status) ? absl::InternalError(status.message()) : status;
+  absl::Status status = Run(queue, commands);
+  if (absl::IsResourceExhausted(status)) status = absl::InternalError(status.message());
+  EndFlush(ticket, status);
+  const absl::Status all = OthersEnded();
+  return PLANT("flush.forget_failures") ? status : all;
 }
 
 absl::Status ExtentIo::At(io::Op op, io::Queue& queue, uint64_t at,
@@ -150,6 +198,7 @@ absl::Status ExtentIo::At(io::Op op, io::Queue& queue, uint64_t at,
   c.request.blocks = static_cast<uint32_t>(data.size() / geometry().lba_bytes);
   c.piece = arena_->PieceOf(data.data(), static_cast<uint32_t>(data.size()));
   c.request.data = std::span<const io::Piece>(&c.piece, 1);
+  CountCommands(op, 1, data.size());
   return Run(queue, commands);
 }
 

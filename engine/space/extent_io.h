@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/counter.h"
 #include "engine/base/sync.h"
 #include "engine/base/types.h"
 #include "io/device.h"
@@ -52,10 +54,17 @@ class ExtentIo {
   absl::Status Read(io::Queue& queue, std::span<const ExtentId> extents, uint64_t offset,
                     std::span<std::byte> data);
   absl::Status Write(io::Queue& queue, std::span<const ExtentId> extents, uint64_t offset,
-                     std::span<const std::byte> data, bool fua);
-  // Never ResourceExhausted: a flush that fails for lack of space may have lost what was written
-  // before it.
+                     std::span<const std::byte> data);
+  // What any thread was told is written before this call is durable when it returns OK. A flush
+  // that fails may have lost what others wrote, and the device will not say so again: so from the
+  // first failure on all fail, and none is OK while one that was under way beside it has not been
+  // heard of. Never ResourceExhausted: for lack of space it may have lost as much.
   absl::Status Flush(io::Queue& queue);
+  // A write with FUA that its caller submits and awaits, from before until after, counts as a
+  // flush: below files and many a drive it is a write and a flush. `status`: its end; lack of space
+  // is no failure of the flush. What was written is durable when EndFua returns OK.
+  uint64_t BeginFua() { return BeginFlush(); }
+  absl::Status EndFua(uint64_t ticket, const absl::Status& status);
   // The same at a byte offset of the device, for superblocks.
   absl::Status ReadRaw(io::Queue& queue, uint64_t at, std::span<std::byte> data);
   absl::Status WriteRaw(io::Queue& queue, uint64_t at, std::span<const std::byte> data);
@@ -79,6 +88,12 @@ class ExtentIo {
   uint32_t buffer_bytes() const { return buffer_bytes_; }
   std::byte* extra() const { return extra_; }
 
+  // Commands that were prepared or sent, and their bytes. Any thread.
+  struct Counts {
+    uint64_t reads = 0, bytes_read = 0, writes = 0, bytes_written = 0, flushes = 0;
+  };
+  Counts counts() const;
+
   // "extent 5 page 3 (byte 20484096)".
   std::string Where(ExtentId extent, uint32_t page_in_extent) const;
 
@@ -92,8 +107,13 @@ class ExtentIo {
         extent_bytes_(extent_bytes),
         block_bytes_(block_bytes),
         buffer_bytes_(buffer_bytes) {}
+  void CountCommands(io::Op op, uint64_t commands, uint64_t bytes);
   absl::Status At(io::Op op, io::Queue& queue, uint64_t at, std::span<const std::byte> data);
   absl::Status Run(io::Queue& queue, std::vector<Command>& commands);
+  uint64_t BeginFlush();
+  void EndFlush(uint64_t ticket, const absl::Status& status);
+  // Waits for those that have begun by now; the first failure of any.
+  absl::Status OthersEnded();
 
   io::Device* const device_;
   const uint32_t extent_bytes_;
@@ -105,6 +125,14 @@ class ExtentIo {
   Mutex mutex_;
   CondVar released_;
   std::vector<size_t> idle_ ABSL_GUARDED_BY(mutex_);
+
+  Counter reads_, bytes_read_, writes_, bytes_written_, flushes_;
+
+  Mutex flush_mutex_;
+  CondVar flush_ended_;
+  uint64_t flushes_begun_ ABSL_GUARDED_BY(flush_mutex_) = 0;
+  std::set<uint64_t> flushing_ ABSL_GUARDED_BY(flush_mutex_);  // tickets of those under way
+  absl::Status flush_failed_ ABSL_GUARDED_BY(flush_mutex_);    // the first that failed
 };
 
 }  // namespace ashlar

@@ -368,10 +368,16 @@ void TableReader::Verify(const TableMeta& meta, const DamageSink& damage, uint64
     ExtentIo::Lease lease = io_->Acquire();
     const uint32_t chunk = lease.buffer_bytes() / kPageBytes;
     for (uint32_t at = begin; at < meta.pages;) {
-      const uint32_t n = std::min(chunk, meta.pages - at);
-      if (absl::Status s = ReadPages(lease.queue(), meta, at, n, lease.buffer()); !s.ok()) {
-        damage(name, s);
-        return;
+      uint32_t n = std::min(chunk, meta.pages - at);
+      absl::Status read = ReadPages(lease.queue(), meta, at, n, lease.buffer());
+      // Of many it is not known which: one by one, so that the bad one is named and the others
+      // read.
+      if (!read.ok() && n > 1) read = ReadPages(lease.queue(), meta, at, n = 1, lease.buffer());
+      if (!read.ok()) {
+        pages_whole = false;
+        damage(name, read);
+        ++at;
+        continue;
       }
       for (uint32_t i = 0; i < n; ++i, ++at, ++*pages) {
         if (top == nullptr && at >= data_end) continue;

@@ -60,7 +60,7 @@ absl::Status ManifestLog::Write(std::string_view payload) {
     SealRecord(lease.buffer(), &header, StreamSeed(store_, id_));
     for (const auto& copy : copies_) {
       if (PLANT("manifest.one_copy") && &copy == &copies_[1]) continue;
-      RETURN_IF_ERROR(io_->Write(lease.queue(), copy, offset_, {lease.buffer(), bytes}, false));
+      RETURN_IF_ERROR(io_->Write(lease.queue(), copy, offset_, {lease.buffer(), bytes}));
     }
     // What the next fragment says of this one must be true.
     if (!PLANT("manifest.skip_flush")) RETURN_IF_ERROR(io_->Flush(lease.queue()));

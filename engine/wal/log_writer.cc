@@ -109,6 +109,7 @@ absl::Status LogWriter::RepeatFull() {
     for (ExtentIo::Command& c : b.commands) {
       if (c.request.status.ok()) continue;
       c.request.status = {};
+      c.request.flags = 0;  // a flush follows
       ++b.pending;
       SubmitCommand(&c.request);
     }
@@ -142,6 +143,7 @@ absl::Status LogWriter::SubmitBuffer(bool fua) {
     SubmitCommand(&c.request);
   }
   if (!fua) dirty_ = true;
+  bytes_written_.fetch_add(bytes, std::memory_order_relaxed);
   start_ += bytes;
   used_ = 0;
   current_ = (current_ + 1) % kBuffers;
@@ -220,8 +222,15 @@ absl::Status LogWriter::MakeDurable() {
   RETURN_IF_ERROR(RepeatFull());
   const bool fua =
       geometry.volatile_cache && geometry.native_fua && (!dirty_ || PLANT("log.fua_covers_all"));
-  RETURN_IF_ERROR(SubmitBuffer(fua));
-  RETURN_IF_ERROR(Collect(Wait::kAll));
+  const uint64_t ticket = fua ? io_->BeginFua() : 0;
+  absl::Status written = SubmitBuffer(fua);
+  if (written.ok()) written = Collect(Wait::kAll);
+  if (fua) {
+    const absl::Status durable = io_->EndFua(ticket, written);
+    if (written.ok() && !durable.ok()) broken_ = durable;
+    written = durable;
+  }
+  RETURN_IF_ERROR(written);
   if (geometry.volatile_cache && !fua && !PLANT("log.skip_flush")) {
     if (absl::Status s = io_->Flush(*queue_); !s.ok()) return broken_ = s;
   }

@@ -6,6 +6,7 @@
 // write or flush the writer is broken: every later call returns that error.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -53,6 +54,8 @@ class LogWriter {
   absl::Status MakeDurable();
 
   uint64_t unsubmitted_bytes() const { return used_; }
+  // Handed to the device so far. Any thread.
+  uint64_t bytes_written() const { return bytes_written_.load(std::memory_order_relaxed); }
   bool all_durable() const { return durable_ == tail_; }
   // Whether a mark would vouch for a group that nothing vouches for yet.
   bool mark_is_due() const { return unvouched_ && all_durable(); }
@@ -92,7 +95,8 @@ class LogWriter {
   LogPosition tail_;        // behind the last record appended
   LogPosition durable_;     // the tail as of the last time everything was durable
   bool unvouched_ = false;  // a group was appended since the last mark
-  bool dirty_ = false;      // writes without FUA since the last flush
+  std::atomic<uint64_t> bytes_written_ = 0;
+  bool dirty_ = false;  // writes without FUA since the last flush
   absl::Status broken_;
 };
 

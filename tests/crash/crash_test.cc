@@ -193,6 +193,7 @@ void CheckOne(Scenario& run, const Checker::Check& check, const std::string& tex
 void CheckAll(const char* name, Scenario& run, const Checker::Check& check, uint64_t images,
               uint64_t most, uint64_t in_recovery, const std::string& summary) {
   if (const char* const text = std::getenv("ASHLAR_CRASH_IMAGE"); text != nullptr) {
+    Repeated();
     CheckOne(run, check, text);
     return;
   }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -48,9 +47,7 @@ std::string ThisTest() {
 
 Cases::Cases(std::string kind, uint64_t least)
     : kind_(std::move(kind)), test_(ThisTest()), least_(least) {
-  if (const char* const only = std::getenv("ASHLAR_DAMAGE_CASE"); only != nullptr) {
-    only_ = std::strtoull(only, nullptr, 10);
-  }
+  only_ = NumberFrom("ASHLAR_DAMAGE_CASE").value_or(UINT64_MAX);
   g_test = test_.c_str();
   for (const int s : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGALRM}) {
 #ifdef __SANITIZE_ADDRESS__
@@ -81,6 +78,7 @@ bool Cases::Next() {
   g_case = index_;
   if (only_ != UINT64_MAX) {
     if (index_ != only_) return false;
+    Repeated();
   } else if (g_scale < 1 && static_cast<double>(Salt() % 1'000'000) >= g_scale * 1'000'000) {
     return false;
   }

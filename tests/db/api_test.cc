@@ -1,8 +1,12 @@
 // What the public headers promise, call by call.
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "ashlar/admin.h"
+#include "engine/base/limits.h"
+#include "engine/db/store_iterator.h"
+#include "engine/version/superblock_store.h"
 #include "tests/db/rig.h"
 #include "tests/io/scratch.h"
 
@@ -204,6 +208,144 @@ TEST_F(ApiTest, CloseCountsLiveIteratorsAndChangesNothing) {
   EXPECT_EQ(rig_.Get("b"), "2");
 }
 
+TEST_F(ApiTest, SnapshotShowsItsMoment) {
+  ASHLAR_OK(rig_.Put("a", "1"));
+  ASHLAR_OK(rig_.Put("b", "1"));
+  const auto snapshot = rig_->GetSnapshot();
+  EXPECT_EQ(snapshot->sequence_number(), 2u);
+  ReadOptions then;
+  then.snapshot = snapshot.get();
+  const auto expect = [&](const std::string& when) {
+    Value value;
+    ASSERT_EQ(rig_->Get(then, "a", &value), absl::OkStatus()) << when;
+    EXPECT_EQ(value.view(), "1") << when;
+    ASSERT_EQ(rig_->Get(then, "b", &value), absl::OkStatus()) << when;
+    EXPECT_TRUE(absl::IsNotFound(rig_->Get(then, "c", &value))) << when;
+    ExpectSame(Contents(rig_->NewIterator(then).get()), {{"a", "1"}, {"b", "1"}}, when);
+    EXPECT_EQ(rig_.Get("a"), "2");
+    EXPECT_EQ(rig_.Get("b"), "<none>");
+    EXPECT_EQ(rig_.Get("c"), "2");
+  };
+  ASHLAR_OK(rig_.Put("a", "2"));
+  ASHLAR_OK(rig_.Delete("b"));
+  ASHLAR_OK(rig_.Put("c", "2"));
+  expect("in the memtable");
+  ASHLAR_OK(rig_->Flush());
+  expect("in a table");
+  ASHLAR_OK(rig_->MergeAll());
+  expect("merged");
+}
+
+TEST_F(ApiTest, SnapshotOfAnotherStoreIsRefused) {
+  Rig other;
+  ASHLAR_OK(other.Open());
+  const auto snapshot = other->GetSnapshot();
+  ReadOptions then;
+  then.snapshot = snapshot.get();
+  Value value;
+  EXPECT_TRUE(absl::IsInvalidArgument(rig_->Get(then, "a", &value)));
+  const auto it = rig_->NewIterator(then);
+  EXPECT_TRUE(absl::IsInvalidArgument(it->status()));
+  it->SeekToFirst();
+  EXPECT_FALSE(it->Valid());
+  EXPECT_TRUE(absl::IsInvalidArgument(it->status()));
+  // It does not keep its store from being closed.
+  ASHLAR_OK(rig_->Close());
+  EXPECT_TRUE(absl::IsFailedPrecondition(rig_->Get(then, "a", &value)));
+}
+
+TEST_F(ApiTest, SnapshotKeepsTheStoreFromBeingClosedAndMayOutliveIt) {
+  ASHLAR_OK(rig_->Put(kBufferedWrite, "a", "1"));
+  auto one = rig_->GetSnapshot(), two = rig_->GetSnapshot();
+  ReadOptions then;
+  then.snapshot = one.get();
+  const auto it = rig_->NewIterator(then);
+  absl::Status s = rig_->Close();
+  EXPECT_TRUE(absl::IsFailedPrecondition(s));
+  EXPECT_TRUE(absl::StrContains(s.message(), "1 iterator and 2 snapshots")) << s;
+  one.reset();
+  it->SeekToFirst();  // lives on without the snapshot
+  EXPECT_TRUE(it->Valid());
+  // The end of the DB closes it all the same.
+  rig_.holder().reset();
+  EXPECT_EQ(two->sequence_number(), 1u);
+  it->SeekToFirst();
+  EXPECT_TRUE(absl::IsFailedPrecondition(it->status()));
+  ASHLAR_OK(rig_.Open());
+  EXPECT_EQ(rig_.Get("a"), "1");
+  then.snapshot = two.get();
+  Value value;
+  EXPECT_TRUE(absl::IsInvalidArgument(rig_->Get(then, "a", &value)));
+  two.reset();
+  rig_.Check("after the end");
+}
+
+TEST_F(ApiTest, StatsCount) {
+  const Stats before = rig_->stats();
+  EXPECT_EQ(before.changes, 0u);
+  EXPECT_TRUE(before.settled);
+  WriteBatch batch;
+  for (int i = 0; i < 10; ++i) batch.Put(absl::StrCat("key", i), Bytes(1, 5'000));
+  batch.Delete("key3");
+  ASHLAR_OK(rig_->Write({}, batch));
+  ASHLAR_OK(rig_.Put("more", "1"));
+  ASHLAR_OK(rig_->Write({}, WriteBatch()));
+  Stats s = rig_->stats();
+  EXPECT_EQ(s.batches, 2u);
+  EXPECT_EQ(s.changes, 12u);
+  EXPECT_EQ(s.last_sequence, 12u);
+  EXPECT_GT(s.memtable_bytes, 50'000u);
+  EXPECT_GE(s.log_bytes_written, 50'000u);
+  EXPECT_EQ(s.device_bytes_written - before.device_bytes_written, s.log_bytes_written);
+  ASHLAR_OK(rig_->Flush());
+  s = rig_->stats();
+  EXPECT_EQ(s.flushes, 1u);
+  EXPECT_EQ(s.merge_steps, 0u);
+  EXPECT_GE(s.flush_bytes_written, 50'000u);
+  ASSERT_EQ(s.levels.size(), 2u);
+  EXPECT_EQ(s.levels[0].tables, 1u);
+  EXPECT_EQ(s.levels[0].entries, 11u);  // key3 was overwritten within the memtable
+  EXPECT_EQ(s.levels[0].tombstones, 1u);
+  EXPECT_EQ(s.extents_total - s.extents_free,
+            before.extents_total - before.extents_free + s.levels[0].bytes / s.extent_bytes);
+  ASHLAR_OK(rig_->MergeAll());
+  s = rig_->stats();
+  EXPECT_EQ(s.levels[0].tables, 0u);
+  EXPECT_EQ(s.levels[1].entries, 10u);
+  EXPECT_EQ(s.levels[1].tombstones, 0u);
+  EXPECT_EQ(s.merge_steps, 1u);
+  EXPECT_GE(s.merge_bytes_written, 50'000u);
+  EXPECT_TRUE(s.settled);
+
+  // A found key is one command of one page or two; one that is not there is none.
+  EXPECT_EQ(rig_.Get("key1").size(), 5'000u);  // the index is read with the first
+  const Stats warm = rig_->stats();
+  EXPECT_EQ(rig_.Get("key2").size(), 5'000u);
+  EXPECT_EQ(rig_.Get("not there"), "<none>");
+  s = rig_->stats();
+  EXPECT_EQ(s.gets, 3u);
+  EXPECT_EQ(s.gets_found, 2u);
+  EXPECT_EQ(s.device_reads - warm.device_reads, 1u);
+  EXPECT_LE(s.device_bytes_read - warm.device_bytes_read, 12'288u);
+
+  const auto snapshot = rig_->GetSnapshot();
+  const auto it = rig_->NewIterator({});
+  ASHLAR_OK(rig_.Put("later", "1"));
+  s = rig_->stats();
+  EXPECT_EQ(s.snapshots, 1u);
+  EXPECT_EQ(s.iterators, 1u);
+  EXPECT_EQ(s.oldest_sequence, 12u);
+  EXPECT_EQ(s.last_sequence, 13u);
+}
+
+TEST_F(ApiTest, StatsOfAClosedStoreKeepWhatWasCounted) {
+  ASHLAR_OK(rig_.Put("a", "1"));
+  ASHLAR_OK(rig_->Close());
+  const Stats s = rig_->stats();
+  EXPECT_EQ(s.changes, 1u);
+  EXPECT_EQ(s.extents_total, 0u);
+}
+
 TEST_F(ApiTest, IteratorOutlivesTheStore) {
   for (int i = 0; i < 100; ++i) ASHLAR_OK(rig_.Put(absl::StrCat("k", i), Bytes(i, 500)));
   ASHLAR_OK(rig_->Flush());
@@ -286,6 +428,33 @@ TEST_F(ApiTest, SeekFindsTheFirstKeyAtOrAfter) {
   }
 }
 
+TEST_F(ApiTest, BoundsHoldForSeeksAndSteps) {
+  for (const char* key : {"a", "b", "c", "d", "e"}) ASHLAR_OK(rig_.Put(key, "1"));
+  std::string lower = "b", upper = "d";
+  ReadOptions bounded;
+  bounded.lower_bound = lower;
+  bounded.upper_bound = upper;
+  const auto it = rig_->NewIterator(bounded);
+  lower = upper = "x";  // it has copies
+  const auto shown = [&] {
+    std::string keys;
+    for (; it->Valid(); it->Next()) keys += std::string(it->key());
+    EXPECT_EQ(it->status(), absl::OkStatus());
+    return keys;
+  };
+  it->SeekToFirst();
+  EXPECT_EQ(shown(), "bc");
+  it->Seek("a");
+  EXPECT_EQ(shown(), "bc");
+  it->Seek("c");
+  EXPECT_EQ(shown(), "c");
+  it->Seek("d");
+  EXPECT_EQ(shown(), "");
+  bounded.lower_bound = "d";
+  bounded.upper_bound = "b";
+  EXPECT_TRUE(Contents(rig_->NewIterator(bounded).get()).empty());
+}
+
 TEST_F(ApiTest, EmptyStoreIteratesToItsEnd) {
   const auto it = rig_->NewIterator({});
   it->SeekToFirst();
@@ -346,6 +515,33 @@ TEST_F(ApiTest, ReadOnlyOpenSeesTheLogOfAStoreThatIsOpen) {
   ASHLAR_OK(rig_.Put("more", "3"));
   ASHLAR_OK(rig_.Close());
   rig_.Check("after a reader");
+}
+
+// The log of a large memtable, replayed into several small ones: the newest is asked first.
+TEST(ReadOnly, OpenWithLessMemorySeesTheNewest) {
+  RigOptions o;
+  o.bytes = 512 * kMiB;
+  o.memory_bytes = 64 * kMiB;
+  Rig rig(o);
+  ASHLAR_OK(rig.Open());
+  for (const char* round : {"first", "second", "third"}) {
+    ASHLAR_OK(rig.Put("key", round));
+    ASHLAR_OK(rig.Put(absl::StrCat("deleted in ", round), "1"));
+    for (int i = 0; i < 40; ++i) {
+      ASHLAR_OK(rig->Put(kBufferedWrite, absl::StrCat(round, i), Bytes(1, 32'000)));
+    }
+    ASHLAR_OK(rig.Delete("deleted in first"));
+    ASHLAR_OK(rig.Delete(absl::StrCat("deleted in ", round)));
+  }
+  ASHLAR_OK(rig->Sync());
+  Options less;
+  less.read_only = true;
+  less.memory_bytes = 2 * kMiB;
+  auto reader = *rig.OpenAnother(less);
+  EXPECT_GT((*reader->TakeView())->memtables.size(), 2u);
+  EXPECT_EQ(Rig::Get(reader.get(), "key"), "third");
+  EXPECT_EQ(Rig::Get(reader.get(), "deleted in first"), "<none>");
+  ExpectSame(Contents(reader.get()), Contents(rig.db()), "read-only");
 }
 
 TEST_F(ApiTest, ReadOnlyOpenWritesNothing) {
@@ -457,6 +653,32 @@ TEST_F(ApiTest, LogSinkIsToldOfDamagedSuperblocks) {
   EXPECT_TRUE(std::any_of(messages.begin(), messages.end(), [](const auto& m) {
     return m.first == LogLevel::kWarning && absl::StrContains(m.second, "superblock copy 3");
   }));
+}
+
+TEST_F(ApiTest, AReadOfASuperblockThatFailsOnceIsTriedAgain) {
+  ASHLAR_OK(rig_.Close());
+  std::set<uint64_t> failed;
+  rig_.SetHook([&](const io::Request& r, const std::byte*) -> io::IoStatus {
+    const bool first = r.op == io::Op::kRead && failed.insert(io::Raw(r.lba)).second;
+    return first ? io::IoStatus{io::IoClass::kRetry, 0, 0, EIO} : io::IoStatus{};
+  });
+  ASHLAR_OK(rig_.Open());
+  EXPECT_GE(failed.size(), static_cast<size_t>(kSuperblockCopies));
+  for (const auto& [level, text] : rig_.messages()) EXPECT_EQ(level, LogLevel::kInfo) << text;
+  rig_.SetHook(nullptr);
+}
+
+// So the next open need not ask whether somebody is still there, and an edit that was lost after it
+// is missed.
+TEST_F(ApiTest, AClosedStoreHasNoOwner) {
+  const auto owner = [&] {
+    auto io = ExtentIo::Create(rig_.device(), kMinExtentBytes, 1, kPageBytes, 0);
+    return ReadSuperblocks(io->get())->current.owner;
+  };
+  EXPECT_NE(owner(), Owner());
+  ASHLAR_OK(rig_.Put("a", "1"));
+  ASHLAR_OK(rig_.Close());
+  EXPECT_EQ(owner(), Owner());
 }
 
 TEST_F(ApiTest, SinkMayCallTheStore) {

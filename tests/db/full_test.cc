@@ -8,12 +8,21 @@
 #include "engine/base/limits.h"
 #include "tests/db/rig.h"
 #include "tests/io/scratch.h"
+#include "tests/support/manual_clock.h"
 
 namespace ashlar {
 namespace {
 
 using absl::StatusCode;
 using Model = std::map<std::string, std::string>;
+
+constexpr io::IoStatus kNoRoom = {io::IoClass::kFull, 0, 0, ENOSPC};
+
+// A hook: what the background writes, the pages of tables, finds no room.
+io::IoStatus NoRoomForTables(const io::Request& r, const std::byte*) {
+  const bool table = r.op == io::Op::kWrite && (r.flags & io::kBackground) != 0;
+  return table ? kNoRoom : io::IoStatus{};
+}
 
 std::string KeyOf(int i) { return absl::StrCat("key", 1000000 + i); }
 
@@ -334,7 +343,7 @@ TEST_P(DeviceFull, AtRandomLosesNothingAndGoesOn) {
     rig.SetHook([=](const io::Request& r, const std::byte*) {
       const int n = *one_in;
       const bool full = r.op == io::Op::kWrite && n > 0 && (*random)() % n == 0;
-      return full ? io::IoStatus{io::IoClass::kFull, 0, 0, ENOSPC} : io::IoStatus{};
+      return full ? kNoRoom : io::IoStatus{};
     });
     InDoubt state;
     int refused = 0;
@@ -419,7 +428,7 @@ TEST(DeviceFullPlace, EachAloneForAWhile) {
       Place at = log.count(extent) != 0 ? Place::kLog : Place::kTable;
       // Pages of tables are written in the background, manifest and superblocks are waited for.
       if (at == Place::kTable && (r.flags & io::kBackground) == 0) at = Place::kManifest;
-      return at == place ? io::IoStatus{io::IoClass::kFull, 0, 0, ENOSPC} : io::IoStatus{};
+      return at == place ? kNoRoom : io::IoStatus{};
     });
     absl::Status first;
     for (int i = 100; i < 3000; ++i) {
@@ -457,7 +466,7 @@ TEST(DeviceFullLog, IsNotWrittenBehindTheEndOfItsSegment) {
   ASHLAR_OK(rig->Put(kBufferedWrite, "b", Bytes(1, 2000)));
   rig.SetHook([=](const io::Request& r, const std::byte*) -> io::IoStatus {
     const bool full = r.op == io::Op::kWrite && log.count(Raw(r.lba) / per_extent) != 0;
-    return full ? io::IoStatus{io::IoClass::kFull, 0, 0, ENOSPC} : io::IoStatus{};
+    return full ? kNoRoom : io::IoStatus{};
   });
   const absl::Status s = rig->Flush();
   EXPECT_EQ(s.code(), StatusCode::kResourceExhausted) << s;
@@ -487,7 +496,7 @@ TEST(DeviceFullClose, KeepsTheLog) {
     for (int i = 0; i < 100; ++i) ASHLAR_OK(rig.Put(KeyOf(i), Bytes(i, 500)));
     rig.SetHook([=](const io::Request& r, const std::byte*) -> io::IoStatus {
       const bool full = r.op == io::Op::kWrite && (log_too || (r.flags & io::kBackground) != 0);
-      return full ? io::IoStatus{io::IoClass::kFull, 0, 0, ENOSPC} : io::IoStatus{};
+      return full ? kNoRoom : io::IoStatus{};
     });
     const absl::Status s = rig->Close();
     EXPECT_TRUE(s.ok() || absl::IsResourceExhausted(s)) << s;
@@ -496,6 +505,116 @@ TEST(DeviceFullClose, KeepsTheLog) {
     rig.Check("closed while full");
     ASHLAR_OK(rig.Open());
     for (int i = 0; i < 100; ++i) EXPECT_EQ(rig.Get(KeyOf(i)), Bytes(i, 500));
+  }
+}
+
+// What the log's timers found no room for they try again a second later, without being asked.
+TEST(DeviceFullTimers, BufferedWritesBecomeDurableOnceThereIsRoom) {
+  ManualClock clock;
+  Rig rig;
+  rig.holder() =
+      *DBImpl::Open(rig.StoreOptions(), rig.device(), nullptr, {&clock, InlineExecutor()});
+  rig.SetHook([](const io::Request& r, const std::byte*) -> io::IoStatus {
+    return r.op == io::Op::kWrite ? kNoRoom : io::IoStatus{};
+  });
+  ASHLAR_OK(rig->Put(kBufferedWrite, "a", "1"));
+  clock.SleepNs(kBufferedFlushNs);
+  rig->RunLogTimers();
+  EXPECT_EQ(rig->health().state, Health::State::kFull);
+  rig.SetHook(nullptr);
+  clock.SleepNs(kBufferedFlushNs);
+  rig->RunLogTimers();
+  EXPECT_EQ(rig->health().state, Health::State::kWritable);
+  rig.Crash([](size_t) { return false; });
+  ASHLAR_OK(rig.Open());
+  EXPECT_EQ(rig.Get("a"), "1");
+}
+
+// The log's timers go on when the memtable that is idle can't become a table.
+TEST(DeviceFullIdle, ASealWithoutRoomDelaysNothingElse) {
+  ManualClock clock;
+  Rig rig;
+  rig.holder() =
+      *DBImpl::Open(rig.StoreOptions(), rig.device(), nullptr, {&clock, InlineExecutor()});
+  rig.SetHook(NoRoomForTables);
+  // Sealed, and it finds no room; the next one then can't be sealed.
+  ASHLAR_OK(rig->Put(kBufferedWrite, "a", "1"));
+  clock.SleepNs(kIdleFlushNs);
+  rig->RunLogTimers();
+  ASHLAR_OK(rig->Put(kBufferedWrite, "b", "2"));
+  clock.SleepNs(kIdleFlushNs);
+  rig->RunLogTimers();
+  rig.Crash([](size_t) { return false; });
+  rig.SetHook(nullptr);
+  ASHLAR_OK(rig.Open());
+  EXPECT_EQ(rig.Get("a"), "1");
+  EXPECT_EQ(rig.Get("b"), "2");
+}
+
+// A merge that found no room and that nobody asks for any more is no reason to be full.
+TEST(DeviceFullMerge, IsForgottenWhenNothingWaitsForIt) {
+  Rig rig;
+  ASHLAR_OK(rig.Open());
+  for (int i = 0; i < 100; ++i) ASHLAR_OK(rig->Put(kBufferedWrite, KeyOf(i), Bytes(i, 2000)));
+  ASHLAR_OK(rig->Flush());
+  rig.SetHook(NoRoomForTables);
+  EXPECT_TRUE(absl::IsResourceExhausted(rig->MergeAll()));
+  EXPECT_EQ(rig->health().state, Health::State::kFull);
+  rig.SetHook(nullptr);
+  ASHLAR_OK(rig.Put("a", "1"));
+  EXPECT_EQ(rig->health().state, Health::State::kWritable) << rig->health().cause;
+}
+
+// The mark of Close vouches for the last record, as an edit does where there is room.
+TEST(DeviceFullClose, DamageOfTheLastRecordIsSeen) {
+  Rig rig;
+  ASHLAR_OK(rig.Open());
+  uint64_t last = 0;  // byte of the last write to the log
+  rig.SetHook([&](const io::Request& r, const std::byte*) -> io::IoStatus {
+    if (r.op == io::Op::kWrite) last = io::Raw(r.lba) * 4096;
+    return {};
+  });
+  for (int i = 0; i < 10; ++i) ASHLAR_OK(rig.Put(KeyOf(i), Bytes(i, 500)));
+  rig.SetHook(NoRoomForTables);
+  ASHLAR_OK(rig.Close());
+  rig.SetHook(nullptr);
+  rig.device()->LoseUnflushed([](size_t) { return false; });
+  rig.device()->contents()[last + 80] ^= std::byte{1};
+  EXPECT_TRUE(absl::IsDataLoss(rig.Open()));
+}
+
+// A table of which one write found no room, and of another nobody knows whether it will land: its
+// extents must not be given out again.
+TEST(DeviceFullWorse, AnUnknownOutcomeBesideItFailsTheStore) {
+  for (const bool merge : {false, true}) {
+    Rig rig;
+    ASHLAR_OK(rig.Open());
+    const auto fill = [&] {
+      for (int i = 0; i < 400; ++i) {
+        ASHLAR_OK(rig->Put(kBufferedWrite, KeyOf(i), Bytes(i, 2000)));
+      }
+    };
+    fill();
+    if (merge) {
+      ASHLAR_OK(rig->Flush());
+      fill();
+      ASHLAR_OK(rig->Flush());
+    }
+    int writes = 0;
+    rig.SetHook([&](const io::Request& r, const std::byte*) -> io::IoStatus {
+      if (r.op != io::Op::kWrite || (r.flags & io::kBackground) == 0) return {};
+      ++writes;
+      return writes == 1   ? kNoRoom
+             : writes == 2 ? io::IoStatus{io::IoClass::kUnknown, 0, 0, EINTR}
+                           : io::IoStatus{};
+    });
+    const absl::Status s = merge ? rig->MergeAll() : rig->Flush();
+    EXPECT_TRUE(absl::IsUnknown(s)) << s;
+    EXPECT_GE(writes, 2);
+    EXPECT_EQ(rig->health().state, Health::State::kFailed);
+    rig.SetHook(nullptr);
+    rig.Crash();
+    ASHLAR_OK(rig.Open());
   }
 }
 
@@ -508,7 +627,7 @@ TEST(DeviceFullFlush, IsAFailure) {
   ASHLAR_OK(rig.Open());
   ASHLAR_OK(rig.Put("a", "1"));
   rig.SetHook([](const io::Request& r, const std::byte*) -> io::IoStatus {
-    return r.op == io::Op::kFlush ? io::IoStatus{io::IoClass::kFull, 0, 0, ENOSPC} : io::IoStatus{};
+    return r.op == io::Op::kFlush ? kNoRoom : io::IoStatus{};
   });
   EXPECT_FALSE(rig.Put("b", "2").ok());
   rig.SetHook(nullptr);

@@ -22,7 +22,7 @@ class Walk {
   void Run(int steps) {
     Open();
     for (int step = 0; step < steps && !testing::Test::HasFailure(); ++step) Step();
-    held_.clear();
+    LetGo();
     if (testing::Test::HasFailure()) return;
     CompareAll("at the end");
     ASHLAR_OK(rig_.Close());
@@ -38,6 +38,16 @@ class Walk {
     Model::const_iterator at;
     bool placed = false;
   };
+
+  // A snapshot, and what it must show.
+  struct Taken {
+    std::unique_ptr<const Snapshot> snapshot;
+    Model moment;
+  };
+  void LetGo() {
+    held_.clear();
+    taken_.clear();
+  }
 
   uint64_t Dice(uint64_t n) { return random_() % n; }
 
@@ -97,8 +107,10 @@ class Walk {
           << when_ << ": " << got.size() << " bytes: " << got.substr(0, 200);
     } else if (dice < 850) {
       Scan();
-    } else if (dice < 960) {
+    } else if (dice < 930) {
       MoveHeld();
+    } else if (dice < 960) {
+      ReadTaken();
     } else if (dice < 975) {
       ASHLAR_OK(rig_->Flush());
     } else if (dice < 983) {
@@ -132,17 +144,26 @@ class Walk {
     model_ = std::move(after);
   }
 
-  // A short walk from somewhere.
+  // A short walk from somewhere, perhaps within bounds.
   void Scan() {
-    const auto it = rig_->NewIterator({});
-    const std::string target = Dice(2) == 0 ? SomeKey() : MakeKey();
-    it->Seek(target);
-    auto want = model_.lower_bound(target);
-    for (uint64_t n = Dice(30); n > 0 && want != model_.end(); --n, ++want, it->Next()) {
+    const std::string target = Dice(3) == 0 ? SomeKey() : Dice(2) == 0 ? MakeKey() : std::string();
+    const std::string lower = Dice(4) == 0 ? SomeKey() : std::string();
+    const std::string upper = Dice(4) == 0 ? SomeKey() : std::string();
+    ReadOptions bounded;
+    bounded.lower_bound = lower;
+    bounded.upper_bound = upper;
+    const auto it = rig_->NewIterator(bounded);
+    target.empty() ? it->SeekToFirst() : it->Seek(target);
+    auto want = model_.lower_bound(std::max(target, lower));
+    const auto more = [&] {
+      return want != model_.end() && (upper.empty() || want->first < upper);
+    };
+    for (uint64_t n = Dice(30); n > 0 && more(); --n, ++want, it->Next()) {
       ASSERT_TRUE(it->Valid()) << when_ << ": " << it->status();
       ASSERT_TRUE(it->key() == want->first && it->value() == want->second) << when_;
     }
-    ASSERT_EQ(it->Valid(), want != model_.end()) << when_ << ": " << it->status();
+    ASSERT_EQ(it->Valid(), more()) << when_ << ": " << it->status();
+    ASSERT_EQ(it->status(), absl::OkStatus()) << when_;
   }
 
   void MoveHeld() {
@@ -173,19 +194,48 @@ class Walk {
     }
   }
 
+  // Some keys at a snapshot, and sometimes all.
+  void ReadTaken() {
+    if (taken_.size() < 3 && Dice(4) == 0) {
+      taken_.push_back(std::make_unique<Taken>());
+      taken_.back()->snapshot = rig_->GetSnapshot();
+      taken_.back()->moment = model_;
+    }
+    if (taken_.empty()) return;
+    std::unique_ptr<Taken>& slot = taken_[Dice(taken_.size())];
+    ReadOptions then;
+    then.snapshot = slot->snapshot.get();
+    for (int i = 0; i < 5; ++i) {
+      const std::string& key = SomeKey();
+      const auto want = slot->moment.find(key);
+      Value value;
+      const absl::Status s = rig_->Get(then, key, &value);
+      ASSERT_TRUE(s.ok() || absl::IsNotFound(s)) << when_ << ": " << s;
+      ASSERT_EQ(s.ok(), want != slot->moment.end()) << when_;
+      if (s.ok()) ASSERT_TRUE(value.view() == want->second) << when_;
+    }
+    if (Dice(5) == 0) {
+      ExpectSame(Contents(rig_->NewIterator(then).get()), slot->moment, when_ + ": a snapshot");
+    }
+    if (Dice(5) == 0) {
+      std::swap(slot, taken_.back());
+      taken_.pop_back();
+    }
+  }
+
   void Reopen() {
     switch (Dice(4)) {
-      case 0:  // without Close, iterators alive
+      case 0:  // without Close, iterators and snapshots alive
         rig_.holder().reset();
-        held_.clear();
+        LetGo();
         break;
       case 1:  // a crash behind a Sync: nothing may be lost
-        held_.clear();
+        LetGo();
         ASHLAR_OK(rig_->Sync());
         rig_.Crash([&](size_t) { return Dice(2) == 0; });
         break;
       default:
-        held_.clear();
+        LetGo();
         ASHLAR_OK(rig_.Close());
     }
     Open();
@@ -199,6 +249,7 @@ class Walk {
   std::vector<std::string> keys_;
   Model model_;
   std::vector<std::unique_ptr<Held>> held_;
+  std::vector<std::unique_ptr<Taken>> taken_;
 };
 
 class ModelTest : public testing::TestWithParam<std::tuple<bool, bool, uint64_t, uint32_t>> {};

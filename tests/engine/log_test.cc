@@ -241,6 +241,19 @@ TEST_P(LogTest, UnreadableBlocksMatterWhereARecordMayLie) {
   o = Replay(true);
   EXPECT_TRUE(o.status.ok()) << o.status;
   EXPECT_EQ(o.damage.size(), 1u);
+  // Far into the last record, which nothing vouches for: it was acknowledged, and is not dropped.
+  bad = byte_of(700u << 10);
+  const uint64_t end = Replay().report.end.offset;
+  ASSERT_TRUE(Add(std::string(20'000, 'l')).ok());
+  ASSERT_TRUE(log_->MakeDurable().ok());
+  bad = byte_of(end + 18'000);
+  EXPECT_TRUE(absl::IsDataLoss(Replay().status));
+  // The begin of the next segment.
+  ASSERT_TRUE(log_->StartSegment(segments_[1]).ok());
+  ASSERT_TRUE(Add("in the next").ok());
+  ASSERT_TRUE(log_->MakeDurable().ok());
+  bad = static_cast<uint64_t>(At(1, 0) - floor_.device->contents().data());
+  EXPECT_TRUE(absl::IsDataLoss(Replay().status));
   floor_.device->set_hook(nullptr);
   EXPECT_EQ(Replay().payloads, written_);
 }

@@ -165,18 +165,31 @@ TEST(Table, ShortenedFromTheFrontServesTheRest) {
   }
 }
 
-// Every damaged page gives an error naming it, or was not needed; with a sink everything else comes
-// out.
-TEST(Table, DamageIsNamedAndPassedOver) {
+// Every page that is damaged, or can't be read, gives an error naming it, or was not needed; with a
+// sink everything else comes out.
+TEST(Table, ABadPageIsNamedAndPassedOver) {
   Floor floor;
   const auto records = Mixed(11, 800, 9000);
   auto meta = Build(&floor, {1, 1}, records);
   ASSERT_TRUE(meta.ok());
   const uint32_t per_extent = floor.io->extent_bytes() / kPageBytes;
-  for (uint32_t page = 0; page < meta->pages; ++page) {
+  size_t lost_damaged = 0;
+  for (uint32_t n = 0; n < 2 * meta->pages; ++n) {
+    const uint32_t page = n / 2;
+    const bool unreadable = n % 2 == 1;
     std::byte* const bytes =
         floor.Bytes(meta->extents[page / per_extent], uint64_t{page % per_extent} * kPageBytes);
-    bytes[1234] ^= std::byte{4};
+    const uint64_t bad = static_cast<uint64_t>(bytes - floor.device->contents().data());
+    floor.device->set_hook(nullptr);
+    if (unreadable) {
+      floor.device->set_hook([bad](const io::Request& r, const std::byte*) {
+        const uint64_t at = io::Raw(r.lba) * kPageBytes;
+        const bool hit = r.op == io::Op::kRead && at <= bad && bad < at + r.data[0].bytes;
+        return hit ? io::IoStatus{io::IoClass::kFatal, 0, 0, EIO} : io::IoStatus{};
+      });
+    } else {
+      bytes[1234] ^= std::byte{4};
+    }
     const std::string place = floor.io->Where(meta->extents[page / per_extent], page % per_extent);
     IndexCache cold(0);
     TableReader reader(floor.io.get(), &cold, floor.store);
@@ -211,7 +224,9 @@ TEST(Table, DamageIsNamedAndPassedOver) {
     EXPECT_TRUE(it->status().ok()) << it->status();
     EXPECT_TRUE(reports > 0 || lost == 0) << page;  // an index page may not have been needed
     EXPECT_LT(lost, 150u) << page;                  // what lies in or runs through one page
-    bytes[1234] ^= std::byte{4};
+    if (unreadable) EXPECT_EQ(lost, lost_damaged) << page;
+    lost_damaged = lost;
+    if (!unreadable) bytes[1234] ^= std::byte{4};
   }
 }
 

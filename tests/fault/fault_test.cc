@@ -180,6 +180,7 @@ TEST_P(EveryCommand, FailsInEachWay) {
           continue;
         }
         const Outcome o = RunOnce(script, n, kWays[w], persistent, g_seed + salt);
+        if (!only.empty()) Repeated();
         ++runs;
         fired += o.fired;
         reported += o.reported;

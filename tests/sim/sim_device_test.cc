@@ -15,6 +15,7 @@
 #include "engine/admin/store_admin.h"
 #include "engine/db/db_impl.h"
 #include "gtest/gtest.h"
+#include "tests/io/scratch.h"
 #include "tests/support/content.h"
 #include "tests/support/crash_rig.h"
 #include "tests/support/ordering_monitor.h"
@@ -459,7 +460,8 @@ TEST(SimDevice, AnExportedImageIsAStore) {
     }
     ASSERT_TRUE((*db)->Close().ok());
   }
-  const std::string path = testing::TempDir() + "/ashlar-test." + std::to_string(getpid()) + ".sim";
+  const io::ScratchFile file("sim");
+  const std::string& path = file.path();
   ASSERT_TRUE(ExportImage(device.contents(), path).ok());
   const auto report = CheckStore(path, nullptr);
   ASSERT_TRUE(report.ok()) << report.status();
@@ -469,7 +471,6 @@ TEST(SimDevice, AnExportedImageIsAStore) {
   Value value;
   EXPECT_TRUE((*db)->Get({}, "key42", &value).ok());
   EXPECT_TRUE((*db)->Close().ok());
-  remove(path.c_str());
 }
 
 }  // namespace

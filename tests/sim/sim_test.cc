@@ -97,9 +97,8 @@ std::vector<size_t> MakeSmall(uint64_t seed) {
               Tell(told, again.Run([&](size_t i) { return kept[i]; }, &told->counts));
             }).empty();
   };
-  const char* const text = std::getenv("ASHLAR_SIM_TRIALS");
-  const int most = text != nullptr ? std::atoi(text) : 150;
-  int trials = 0;
+  const uint64_t most = NumberFrom("ASHLAR_SIM_TRIALS").value_or(150);
+  uint64_t trials = 0;
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(kSmallSeconds);
   const auto may_try = [&] { return trials < most && std::chrono::steady_clock::now() < until; };
   for (size_t parts = 2; parts <= items.size() && may_try();) {
@@ -145,8 +144,9 @@ class SimulationSeeds : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Shard, SimulationSeeds, testing::Range(0, kShards));
 
 TEST_P(SimulationSeeds, CallersFaultsAndPowerCuts) {
-  const char* const text = std::getenv("ASHLAR_SIM_SEEDS");
-  const uint64_t all = text != nullptr ? std::strtoull(text, nullptr, 10) : Scaled(kSeeds);
+  const std::optional<uint64_t> asked = NumberFrom("ASHLAR_SIM_SEEDS");
+  const uint64_t all = asked ? *asked : Scaled(kSeeds);
+  ASSERT_GT(all, 0u) << "ASHLAR_SIM_SEEDS: how many seeds, from 1";
   KeepFreedMemory();
   Told* const told = NewTold();
   uint64_t seeds = 0;
@@ -170,6 +170,8 @@ TEST_P(SimulationSeeds, CallersFaultsAndPowerCuts) {
   Count("simulated_seeds", seeds);
   Count("simulated_operations", sum.operations);
   Count("simulated_commands", sum.commands);
+  Count("simulated_gets_beside_writers", sum.seen_of_others);
+  Count("simulated_scans_beside_writers", sum.scans_of_all);
   Count("simulated_power_cuts", sum.cuts);
   Count("simulated_deaths", sum.deaths);
   Count("simulated_faults", sum.faults);
@@ -177,9 +179,9 @@ TEST_P(SimulationSeeds, CallersFaultsAndPowerCuts) {
   Count("simulated_looks_while_landing", sum.looked_on);
   Count("watched_edits", sum.edits);
   Count("watched_acknowledgements", sum.acknowledged);
-  if (g_scale >= 1 && text == nullptr) {
-    for (const uint64_t n : {sum.cuts, sum.deaths, sum.faults, sum.reported, sum.looked_on,
-                             sum.edits, sum.acknowledged}) {
+  if (g_scale >= 1 && !asked) {
+    for (const uint64_t n : {sum.seen_of_others, sum.scans_of_all, sum.cuts, sum.deaths, sum.faults,
+                             sum.reported, sum.looked_on, sum.edits, sum.acknowledged}) {
       EXPECT_GT(n, 0u);
     }
   }
@@ -191,10 +193,11 @@ TEST(Simulation, Replay) {
   const char* const keep = text != nullptr ? text : "all";
   Simulation simulation(g_seed);
   Ranges ranges = {{0, simulation.items()}};
-  ASSERT_TRUE((std::strcmp(keep, "all") == 0 || ParseRanges(keep, &ranges)) &&
+  ASSERT_TRUE((std::strcmp(keep, "all") == 0 || ParseRanges(keep, &ranges)) && !ranges.empty() &&
               std::all_of(ranges.begin(), ranges.end(),
                           [&](const auto& r) { return r.second <= simulation.items(); }))
       << "ASHLAR_SIM_KEEP: all, or ranges below " << simulation.items();
+  if (text != nullptr) Repeated();
   std::vector<bool> kept(simulation.items());
   for (const auto& [begin, end] : ranges)
     std::fill_n(kept.begin() + static_cast<ptrdiff_t>(begin), end - begin, true);
@@ -210,16 +213,6 @@ TEST(Simulation, TheSameSeedRunsTheSameWay) {
     ASSERT_EQ(Simulation(seed).Run([](size_t) { return true; }, &second), "");
     EXPECT_EQ(first.trace, second.trace);
     EXPECT_EQ(first.commands, second.commands);
-  }
-}
-
-// Seeds that failed once.
-TEST(Simulation, OldFailures) {
-  // The log thread tried a seal without room over and over, before what else was due. A read of a
-  // superblock was not tried again.
-  for (const uint64_t seed : {2136053070ull, 20261233ull, 20262335ull}) {
-    SimulationCounts counts;
-    EXPECT_EQ(Simulation(seed).Run([](size_t) { return true; }, &counts), "") << seed;
   }
 }
 

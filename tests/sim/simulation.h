@@ -8,30 +8,18 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
-namespace ashlar {
+#include "tests/sim/life_run.h"
+#include "tests/sim/plan.h"
 
-struct SimulationCounts {
-  uint64_t operations = 0;  // calls of the store by callers
-  uint64_t writes = 0;      // of them, that were acknowledged
-  uint64_t commands = 0;
-  uint64_t cuts = 0, deaths = 0, faults = 0;
-  uint64_t reported = 0;                 // calls that ended with an error, which a fault explains
-  uint64_t looked_on = 0;                // read-only opens while a dead process's commands landed
-  uint64_t edits = 0, acknowledged = 0;  // whose order was watched
-  uint64_t trace = 0;                    // a hash over who ran when: equal for equal runs
-};
+namespace ashlar {
 
 class Simulation {
  public:
   explicit Simulation(uint64_t seed);
-  ~Simulation();
 
-  // Of all items that the run has, whether item i is part of it; all without.
-  using Keep = std::function<bool(size_t)>;
   // Empty: all was right. Else what was not.
   std::string Run(const Keep& keep, SimulationCounts* counts);
   size_t items() const { return items_; }
@@ -41,12 +29,9 @@ class Simulation {
   std::string Text(const Keep& keep) const;
 
  private:
-  struct Life;
-  friend class LifeRun;
-
   const uint64_t seed_;
   size_t items_ = 0;
-  std::vector<Life> lives_;
+  std::vector<LifePlan> lives_;
 };
 
 }  // namespace ashlar

@@ -63,7 +63,7 @@ bool ParseRanges(std::string_view text, Ranges* ranges) {
     const std::vector<absl::string_view> ends = absl::StrSplit(part, '-');
     uint64_t first, last;
     if (ends.size() > 2 || !absl::SimpleAtoi(ends.front(), &first) ||
-        !absl::SimpleAtoi(ends.back(), &last) || last < first) {
+        !absl::SimpleAtoi(ends.back(), &last) || last < first || last == UINT64_MAX) {
       return false;
     }
     ranges->emplace_back(first, last + 1);

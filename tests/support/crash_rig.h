@@ -16,6 +16,7 @@
 #include "io/memory_device.h"
 #include "tests/support/crash_images.h"
 #include "tests/support/image_device.h"
+#include "tests/support/manual_clock.h"
 #include "tests/support/ordering_monitor.h"
 #include "tests/support/recording_device.h"
 #include "tests/support/store_model.h"
@@ -28,16 +29,6 @@ void KeepFreedMemory();
 
 // No threads, and a clock that stands still.
 Env FixedEnv();
-// A clock that its owner moves.
-class ManualClock : public Clock {
- public:
-  uint64_t NowNs() override { return now_ns_; }
-  int64_t UnixMs() override { return 1'700'000'000'000; }
-  void SleepNs(uint64_t ns) override { now_ns_ += ns; }
-
- private:
-  uint64_t now_ns_ = 1'000'000'000;
-};
 Options SmallOptions();  // 2 MiB of memory
 StoreId FixedStoreId();
 

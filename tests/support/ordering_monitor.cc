@@ -504,11 +504,20 @@ void OrderingMonitor::Acknowledged(std::string_view key, const std::optional<std
   }
   const Group group = it->second.group;
   if (--it->second.times == 0) entries_.erase(it);
+  CheckDurable(group, key, "acknowledged as durable");
+}
+
+void OrderingMonitor::Shown(std::string_view key, const std::optional<std::string>& value) {
+  const auto it = entries_.find(
+      ChangeHash(value ? EntryKind::kValue : EntryKind::kDelete, key, value ? *value : ""));
+  if (it != entries_.end()) CheckDurable(it->second.group, key, "shown to a reader");
+}
+
+void OrderingMonitor::CheckDurable(const Group& group, std::string_view key, const char* what) {
   for (const uint64_t id : *group) {
     if (Durable(id)) continue;
-    Broken(absl::StrCat("a change of \"", std::string(key.substr(0, 40)),
-                        "\" was acknowledged as durable, and command ", id,
-                        " that carries it is not"));
+    Broken(absl::StrCat("a change of \"", std::string(key.substr(0, 40)), "\" was ", what,
+                        ", and command ", id, " that carries it is not durable"));
   }
 }
 

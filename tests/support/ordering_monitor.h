@@ -46,6 +46,10 @@ class OrderingMonitor : public CommandObserver {
   // A write of this change was acknowledged as durable. Empty value: a delete.
   void Acknowledged(std::string_view key, const std::optional<std::string>& value);
 
+  // A reader was shown this change, whose writer asks for durability: it may be seen only once it
+  // is durable. One that was acknowledged already is passed over.
+  void Shown(std::string_view key, const std::optional<std::string>& value);
+
   bool watching() const { return watching_; }
   // The first order that was broken; empty: none.
   const std::string& violation() const { return violation_; }
@@ -94,6 +98,8 @@ class OrderingMonitor : public CommandObserver {
   enum class Use : uint8_t { kFree, kSuperblock, kManifest, kNextManifest, kSegment, kTable };
 
   void Broken(const std::string& what);
+  // The change is durable, as `what` of it says.
+  void CheckDurable(const Group& group, std::string_view key, const char* what);
   bool Durable(uint64_t id) const { return pending_.count(id) == 0; }
   // The first write to the first `bytes` of these extents that is not durable.
   const Command* Undurable(const std::vector<ExtentId>& extents, uint64_t bytes) const;

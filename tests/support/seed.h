@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace ashlar {
@@ -17,6 +18,14 @@ extern double g_scale;
 inline uint64_t Scaled(uint64_t n) {
   return std::max<uint64_t>(1, static_cast<uint64_t>(static_cast<double>(n) * g_scale));
 }
+
+// The number that an environment variable holds. What is no number ends the process: a run that was
+// meant to repeat something must not pass by doing something else.
+std::optional<uint64_t> NumberFrom(const char* variable);
+
+// The one case that ASHLAR_CRASH_IMAGE, _DAMAGE_CASE, _FAULT or _SIM_KEEP asks for was run: a
+// binary that was asked fails unless one of its tests has said so.
+void Repeated();
 
 // Prints "count: NAME N": tests/run.sh adds them up over all cases and binaries.
 void Count(std::string_view name, uint64_t n);

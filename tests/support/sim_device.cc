@@ -53,9 +53,11 @@ Memory spare;
 std::string SimDeviceOptions::Text() const {
   static constexpr const char* kReadBacks[] = {"old", "zeros", "ones", "random", "error"};
   return absl::StrCat("LBA ", lba_bytes, volatile_cache ? ", cache" : ", no cache",
-                      native_fua ? ", FUA" : "", ", atomic ", atomic_blocks, ", transfer ",
-                      max_transfer_bytes, ", read-back ", kReadBacks[static_cast<int>(read_back)],
-                      noise ? ", noise" : "");
+                      fua_is_flush ? ", FUA by flush"
+                      : native_fua ? ", FUA"
+                                   : "",
+                      ", atomic ", atomic_blocks, ", transfer ", max_transfer_bytes, ", read-back ",
+                      kReadBacks[static_cast<int>(read_back)], noise ? ", noise" : "");
 }
 
 class SimDevice::SimQueue : public io::Queue {
@@ -145,7 +147,8 @@ class SimDevice::SimQueue : public io::Queue {
       case io::Op::kRead:
       case io::Op::kWrite: {
         const bool fua = r.op == io::Op::kWrite && (r.flags & io::kFua) != 0;
-        f->flush_after = fua && device_->options_.volatile_cache && !device_->options_.native_fua;
+        f->flush_after = fua && device_->options_.volatile_cache &&
+                         (!device_->options_.native_fua || device_->options_.fua_is_flush);
         const uint64_t most = device_->options_.max_transfer_bytes / lba_bytes * lba_bytes;
         std::byte* const buffer = arena_.At(r.data[0]);
         f->pending = (r.data[0].bytes + most - 1) / most;
@@ -334,6 +337,7 @@ SimDevice::SimDevice(const SimDeviceOptions& options, uint64_t seed)
   geometry_.max_segments = 1;
   geometry_.volatile_cache = options.volatile_cache;
   geometry_.native_fua = options.native_fua || !options.volatile_cache;
+  geometry_.fua_flushes = options.fua_is_flush;
   geometry_.atomic_bytes = options.atomic_blocks * options.lba_bytes;
   geometry_.discard_grain_bytes = options.lba_bytes;
   geometry_.discard_max_ranges = 256;

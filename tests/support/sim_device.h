@@ -33,6 +33,7 @@ struct SimDeviceOptions {
   uint32_t lba_bytes = 4096;
   bool volatile_cache = true;
   bool native_fua = true;
+  bool fua_is_flush = false;   // FUA is said to be native and is a write and a flush: as of a file
   uint32_t atomic_blocks = 1;  // AWUPF + 1: a write of so many LBAs survives whole or not at all
   uint32_t max_transfer_bytes = 1u << 20;
   // What a deallocated block reads as; kError: reading it fails.

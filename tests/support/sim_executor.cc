@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <thread>
 
 #include "io/check.h"
@@ -11,6 +12,10 @@ namespace {
 
 // One in so many locks is a place where another thread may come in between.
 constexpr uint64_t kYieldOneIn = 4;
+// One in so many stalls the thread, in one run more often than in another, for a time of which each
+// power of two is as likely.
+constexpr uint64_t kStallOneIn[] = {25, 200, 1'600};
+constexpr uint64_t kStallBitsMin = 12, kStallBitsMax = 34;
 
 }  // namespace
 
@@ -29,7 +34,8 @@ thread_local void* self_baton = nullptr;
 
 SimExecutor::Baton* SimExecutor::Self() const { return static_cast<Baton*>(self_baton); }
 
-SimExecutor::SimExecutor(uint64_t seed) : random_(seed) {}
+SimExecutor::SimExecutor(uint64_t seed)
+    : random_(seed), stall_one_in_(kStallOneIn[random_() % std::size(kStallOneIn)]) {}
 
 SimExecutor::~SimExecutor() = default;
 
@@ -145,8 +151,16 @@ void SimExecutor::Wake(const void* what, bool all) {
 }
 
 void SimExecutor::Yield() {
-  std::unique_lock lock(mutex_);
-  if (random_() % kYieldOneIn == 0) HandOver(lock, Self());
+  uint64_t stall_ns = 0;
+  {
+    std::unique_lock lock(mutex_);
+    if (random_() % stall_one_in_ == 0) {
+      stall_ns = uint64_t{1} << (kStallBitsMin + random_() % (kStallBitsMax - kStallBitsMin + 1));
+    } else if (random_() % kYieldOneIn == 0) {
+      HandOver(lock, Self());
+    }
+  }
+  if (stall_ns > 0) SleepNs(stall_ns);
 }
 
 uint64_t SimExecutor::NowNs() {

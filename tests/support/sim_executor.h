@@ -1,6 +1,8 @@
 // Real threads that hand one baton among them: at each lock, wait and poll the seed says who runs
-// next, and time moves only when all wait. So a store with its background work and several callers
-// runs from a seed, the same way each time. Executor, clock and scheduler in one.
+// next, and time moves only when all wait. Now and then a thread is stalled for up to seconds, as
+// one that the kernel does not run: what others do meanwhile is what it least expects. So a store
+// with its background work and several callers runs from a seed, the same way each time. Executor,
+// clock and scheduler in one.
 //
 //   SimExecutor sim(seed);
 //   sim.Run([&] { ... open a store with Env{&sim, &sim}; start callers with sim.Start ... });
@@ -55,6 +57,7 @@ class SimExecutor : public Executor, public Clock, public Scheduler {
 
   std::mutex mutex_;
   std::mt19937_64 random_;
+  const uint64_t stall_one_in_;
   std::vector<std::unique_ptr<Baton>> threads_;
   Baton* running_ = nullptr;
   uint64_t now_ns_ = 1'000'000'000;

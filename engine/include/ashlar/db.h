@@ -23,6 +23,8 @@
 #include "absl/status/statusor.h"
 #include "ashlar/iterator.h"
 #include "ashlar/options.h"
+#include "ashlar/snapshot.h"
+#include "ashlar/stats.h"
 #include "ashlar/value.h"
 #include "ashlar/write_batch.h"
 
@@ -85,6 +87,10 @@ class DB {
   // Not Valid() until the first Seek.
   virtual std::unique_ptr<Iterator> NewIterator(const ReadOptions& options) = 0;
 
+  // The store as it is now; never null. Of a closed store: one with which every read answers as
+  // without it.
+  virtual std::unique_ptr<const Snapshot> GetSnapshot() = 0;
+
   // Writes the memtable to a table and waits for it.
   virtual absl::Status Flush() = 0;
 
@@ -93,10 +99,12 @@ class DB {
 
   virtual Health health() const = 0;
   virtual Limits limits() const = 0;
+  // Never fails and does no I/O; of a closed store what was counted by callers is left.
+  virtual Stats stats() const = 0;
 
   // Makes everything durable, writes the memtable to a table, stops background work and gives the
-  // device back. FailedPrecondition, and nothing happens, while iterators are alive: it says how
-  // many. Every later call answers FailedPrecondition. Closing twice is OK.
+  // device back. FailedPrecondition, and nothing happens, while iterators or snapshots are alive:
+  // it says how many. Every later call answers FailedPrecondition. Closing twice is OK.
   virtual absl::Status Close() = 0;
 
  protected:

@@ -18,8 +18,9 @@ class Iterator {
   Iterator(const Iterator&) = delete;
   Iterator& operator=(const Iterator&) = delete;
 
+  // Bounds are those of ReadOptions.
   virtual void SeekToFirst() = 0;
-  // To the first key >= target.
+  // To the first key >= target within the bounds.
   virtual void Seek(std::string_view target) = 0;
   // Requires Valid(): a call that does not have it ends the process.
   virtual void Next() = 0;

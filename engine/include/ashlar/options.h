@@ -36,7 +36,17 @@ struct Options {
   LogSink log_sink;
 };
 
-struct ReadOptions {};
+class Snapshot;
+
+struct ReadOptions {
+  // Reads see the store as it was when this was made; null: as it is. One of another DB is
+  // InvalidArgument.
+  const Snapshot* snapshot = nullptr;
+
+  // An iterator shows keys >= lower_bound and < upper_bound; empty: no such bound. It keeps copies
+  // of them. They mean nothing to Get.
+  std::string_view lower_bound, upper_bound;
+};
 
 enum class Durability {
   kDurable,   // on the media before the call returns
