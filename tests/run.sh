@@ -57,9 +57,18 @@ detach_stale() {
       losetup -d "$loop"
     done
   fi
-  for file in "$ASHLAR_TEST_DIR"/ashlar-test.*; do
+  for file in "$ASHLAR_TEST_DIR"/ashlar-test.* /dev/shm/ashlar-test.*; do
     [[ $file =~ /ashlar-test\.([0-9]+)\.[^/]*$ ]] && [ ! -d "/proc/${BASH_REMATCH[1]}" ] || continue
     rm -rf "$file"
+  done
+}
+
+# Tests run in process groups of their own: whoever ends this script ends them too.
+end_children() { # PID
+  local child
+  for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+    end_children "$child"
+    kill "$child" 2>/dev/null
   done
 }
 
@@ -116,6 +125,7 @@ gtests() {
   shift 3
   for bin in "$dir"/bin/*_test; do
     [ -x "$bin" ] || continue
+    "$@" "$bin" --gtest_list_tests --gtest_filter="$filter" | grep -q '^  ' || continue
     await_core
     start_gtest "$LOGS/$layer.$(basename "$bin").log" "$filter" "$@" "$bin"
   done
@@ -147,7 +157,7 @@ shell_cases() {
 
 layer_fast() {
   build release -DASHLAR_TESTS=ON -DASHLAR_TOOLS=ON || return
-  gtests fast release '*'
+  HANG_SECONDS=600 gtests fast release '*'
   shell_cases fast tests/tools/*_test.sh
 }
 
@@ -284,7 +294,12 @@ main() {
       note "no layer $layer; there are: cli $ALL_LAYERS long"
       exit 2
     fi
+    if [[ $layer = *=* && ! $layer =~ ^long=[1-9][0-9]{0,4}$ ]]; then
+      note "$layer: only long has a number, of minutes"
+      exit 2
+    fi
   done
+  trap 'end_children $$; exit 130' INT TERM
 
   export ASHLAR_TEST_DIR=$ROOT/build/test-files
   export TEST_TMPDIR=$ASHLAR_TEST_DIR/
@@ -296,6 +311,8 @@ main() {
   detach_stale
   # shellcheck disable=SC2086
   install_packages $PACKAGES_BUILD $PACKAGES_TESTS || note "some packages could not be installed"
+  # shellcheck disable=SC2086
+  install_packages $PACKAGES_BENCH || note "not installed: $PACKAGES_BENCH; kv_bench is built and tested without"
 
   for layer in "$@"; do
     local start=$SECONDS

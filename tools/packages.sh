@@ -5,6 +5,8 @@ PACKAGES_BUILD="g++ cmake ninja-build pkg-config ccache liburing-dev libabsl-dev
   libblkid-dev libcli11-dev nlohmann-json3-dev"
 PACKAGES_TESTS="libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-14-dev e2fsprogs fdisk mount util-linux
   bsdutils perl-base"
+# For comparison only: what is missing, kv_bench is built without.
+PACKAGES_BENCH="librocksdb-dev"
 
 # as_root COMMAND...
 as_root() {

@@ -1,6 +1,7 @@
 #!/bin/bash
 # From a bare Debian 12 to a store that holds real data: installs what is missing, builds Ashlar, loads the
-# package index, reads it back and verifies it. On a sparse file in build/, or on the device you name:
+# package index, reads it back and verifies it, and runs a short benchmark. On a sparse file in build/, or on
+# the device you name (the benchmark would replace what was loaded there: it stays out):
 #
 #   tools/quickstart.sh [--device=PATH [--serial=S] [--wipe-store=ID] [--wipe-foreign]]
 #
@@ -39,13 +40,15 @@ use_ccache "$PWD"
 say "Packages that are missing"
 # shellcheck disable=SC2086
 install_packages $PACKAGES_BUILD
+# shellcheck disable=SC2086
+install_packages $PACKAGES_BENCH || echo "not installed: $PACKAGES_BENCH; kv_bench is built without"
 
 say "Build: Release, into build/release"
 show cmake --preset release -DASHLAR_TESTS=OFF >"$work/log" || {
   cat "$work/log"
   exit 1
 }
-show cmake --build --preset release --target ashlarctl
+show cmake --build --preset release --target ashlarctl kv_bench
 ctl=build/release/bin/ashlarctl
 
 say "Data: Debian's package index"
@@ -82,5 +85,13 @@ show "$ctl" check "$device"
 
 say "What the store is made of"
 show "$ctl" info "$device" --tables
+
+if [ "$device" = build/quickstart.ashlar ]; then
+  say "A short benchmark on a file of its own (bench/README.md says what the figures mean)"
+  rm -f build/quickstart.bench
+  show build/release/bin/kv_bench --device=build/quickstart.bench --num=200000 --reads=50000 \
+    --benchmarks=fillrandom,readrandom,readmissing,readseq
+  rm -f build/quickstart.bench
+fi
 
 say "Done. Try: $ctl --help"
