@@ -106,8 +106,10 @@ void EncodePartition(const std::vector<Fence>& fences, std::string_view filter, 
   for (const Fence& f : fences) {
     AppendVarint(out, f.page - page);
     page = f.page;
-    AppendVarint(out, uint64_t{f.run_on} << 1 | (f.continues ? 1 : 0));
+    AppendVarint(out,
+                 uint64_t{f.run_on} << 2 | (f.tail_bytes == 0 ? 0 : 2) | (f.continues ? 1 : 0));
     AppendBytes(out, f.key);
+    if (f.tail_bytes > 0) AppendBytes(out, f.tail());
   }
   AppendBytes(out, filter);
 }
@@ -125,13 +127,18 @@ absl::Status DecodePartition(std::string bytes, uint32_t data_pages, Partition* 
   for (uint64_t i = 0; i < count; ++i) {
     Fence& f = partition->fences[i];
     uint64_t delta, run_on;
-    if (!in.Varint(&delta) || !in.VarintAtMost(uint64_t{data_pages} << 1 | 1, &run_on) ||
-        !in.Bytes(kMaxKeyBytes, &f.key) || delta >= data_pages || (i > 0 && delta == 0)) {
+    std::string_view tail;
+    if (!in.Varint(&delta) || !in.VarintAtMost(uint64_t{data_pages} << 2 | 3, &run_on) ||
+        !in.Bytes(kMaxKeyBytes, &f.key) ||
+        ((run_on & 2) != 0 &&
+         (!in.Bytes(kTailBytesMax, &tail) || tail.empty() || tail < f.key || run_on < 4)) ||
+        delta >= data_pages || (i > 0 && delta == 0)) {
       return absl::DataLossError("an index partition with an impossible fence");
     }
     page += delta;
     f.page = static_cast<uint32_t>(page);
-    f.run_on = static_cast<uint32_t>(run_on >> 1);
+    f.run_on = static_cast<uint32_t>(run_on >> 2);
+    f.tail_bytes = static_cast<uint8_t>(tail.size());
     f.continues = (run_on & 1) != 0;
     if (page + f.run_on >= data_pages) {
       return absl::DataLossError("an index partition that points past the data");

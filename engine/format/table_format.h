@@ -35,12 +35,23 @@ std::string_view ShortestSeparator(std::string_view before, std::string_view key
 
 // ---- index ----
 
+constexpr size_t kTailBytesMax = 64;  // longer ones are not worth their place in memory
+
 // One fence for each data page in which a record starts.
 struct Fence {
   std::string_view key;  // greater than every key that starts before the page, unless `continues`
   uint32_t page = 0;
   uint32_t run_on = 0;     // pages after this one that its last record reaches into
   bool continues = false;  // the first record that starts here has the same key as the one before
+  // 0: as below, but unknown. Kept small: a store has one of these for each of its pages.
+  uint8_t tail_bytes = 0;
+
+  // Greater than every key that starts in the page but the last, not greater than that: below it
+  // the page alone is enough. It stands where the key ends, after one byte.
+  std::string_view tail() const { return {key.data() + key.size() + 1, tail_bytes}; }
+  uint32_t RunOn(std::string_view for_key) const {
+    return tail_bytes > 0 && for_key < tail() ? 0 : run_on;
+  }
 };
 
 // Filter of a partition: a Bloom filter with 12 bits a key and 8 probes.

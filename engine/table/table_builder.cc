@@ -126,7 +126,7 @@ absl::Status TableBuilder::Append(std::string_view bytes) {
 void TableBuilder::StartFence(std::string_view key, bool continues) {
   // A partition is never cut between two versions of one key: the top index then needs no such
   // case.
-  const size_t estimate = fence_keys_.size() + fences_.size() * 6 + filter_.bytes() + 16;
+  const size_t estimate = fence_keys_.size() + fences_.size() * 7 + filter_.bytes() + 16;
   if (!fences_.empty() && !continues && estimate > kPartitionBytes) ClosePartition();
   const std::string_view fence =
       continues || footer_.entries == 0 ? key : ShortestSeparator(last_key_, key);
@@ -177,7 +177,8 @@ absl::Status TableBuilder::Add(EntryKind kind, SequenceNumber sequence, std::str
     RETURN_IF_ERROR(OpenPage());
   }
 
-  if (first_record_ == kNoRecordStarts) {
+  const bool starts_page = first_record_ == kNoRecordStarts;
+  if (starts_page) {
     first_record_ = static_cast<uint16_t>(used_);
     StartFence(key, continues);
   }
@@ -186,7 +187,16 @@ absl::Status TableBuilder::Add(EntryKind kind, SequenceNumber sequence, std::str
   RETURN_IF_ERROR(Append(scratch_));
   RETURN_IF_ERROR(Append(key));
   RETURN_IF_ERROR(Append(value));
-  fences_.back().run_on = PLANT("table.forget_run_on") ? 0 : next_page_ - 1 - start;
+  Fence& fence = fences_.back();
+  fence.run_on = PLANT("table.forget_run_on") ? 0 : next_page_ - 1 - start;
+  if (fence.run_on > 0 && !starts_page) {
+    const std::string_view tail = continues ? key : ShortestSeparator(last_key_, key);
+    if (tail.size() <= kTailBytesMax) {
+      fence_keys_.push_back('\0');
+      fence_keys_.append(tail);
+      fence.tail_bytes = static_cast<uint8_t>(tail.size());
+    }
+  }
 
   if (footer_.entries == 0) {
     smallest_ = std::string(key);

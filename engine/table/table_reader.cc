@@ -143,7 +143,7 @@ absl::StatusOr<TableReader::Found> TableReader::Get(const TableMeta& meta, std::
   PageStream pages(*this, meta, lease.buffer(), lease.buffer_bytes() / kPageBytes, &lease);
   const std::byte* bytes;
   PageHeader header;
-  RETURN_IF_ERROR(pages.Page(fence.page, fence.run_on, end, &bytes, &header));
+  RETURN_IF_ERROR(pages.Page(fence.page, fence.RunOn(key), end, &bytes, &header));
   if (header.first_record == kNoRecordStarts) {
     return Damaged(meta, fence.page, "an index that points to a page without records");
   }
@@ -232,7 +232,7 @@ class TableIterator : public InternalIterator {
                      reader_.Part(*meta_, *top_, static_cast<uint32_t>(top_->PartitionFor(from))));
     const Fence& fence = partition->fences[FenceFor(*partition, from)];
     page_ = fence.page;
-    ahead_ = std::max(ahead_, fence.run_on);
+    ahead_ = std::max(ahead_, fence.RunOn(from));
     return Enter();
   }
 

@@ -120,6 +120,39 @@ TEST(Table, OneCommandForAGet) {
   floor.device->set_hook(nullptr);
 }
 
+// And reads the pages that its record lies in, no others: the fence says from which key on the page
+// is not enough.
+TEST(Table, AGetReadsThePagesOfItsRecord) {
+  for (const size_t bytes : {size_t{100}, size_t{1'000}, size_t{2'500}}) {
+    Floor floor;
+    std::vector<TestRecord> records;
+    for (uint64_t i = 0; i < 3'000; ++i) {
+      // Keys of which nothing short tells the neighbours apart, and some that are there twice.
+      records.push_back({EntryKind::kValue, 7, NumberedKey(i / 2 * 2), std::string(bytes, 'v')});
+      if (i % 50 == 0) records.push_back({EntryKind::kValue, 6, records.back().key, "old"});
+      if (i % 2 == 1) records.back().key.append("x");
+    }
+    auto meta = Build(&floor, {1, 1}, records);
+    ASSERT_TRUE(meta.ok()) << meta.status();
+    std::string value;
+    for (const auto& r : records) ASSERT_TRUE(floor.tables->Get(*meta, r.key, 9, &value).ok());
+    uint64_t reads = 0, pages = 0;
+    floor.device->set_hook([&](const io::Request& r, const std::byte*) {
+      reads += r.op == io::Op::kRead;
+      pages += r.blocks;
+      return io::IoStatus{};
+    });
+    for (const auto& r : records) {
+      ASSERT_EQ(*floor.tables->Get(*meta, r.key, 9, &value), TableReader::Found::kValue);
+      ASSERT_EQ(value.size(), bytes);
+    }
+    floor.device->set_hook(nullptr);
+    EXPECT_EQ(reads, records.size()) << bytes;
+    const double each = static_cast<double>(pages) / static_cast<double>(records.size());
+    EXPECT_LE(each, (1 + static_cast<double>(bytes + 24) / kPagePayloadBytes) * 1.01) << bytes;
+  }
+}
+
 TEST(Table, RefusesRecordsOutOfOrder) {
   Floor floor;
   TableBuilder builder(floor.io.get(), floor.store, {1, 1}, floor.Source());

@@ -326,6 +326,35 @@ TEST(PartitionFormat, RefusesHostileFences) {
   EXPECT_TRUE(absl::IsDataLoss(DecodePartition(unsorted, 10, &q)));
 }
 
+// A fence with a tail: its key, a byte, the tail.
+TEST(PartitionFormat, KeepsTailsAndRefusesHostileOnes) {
+  const auto encoded = [](std::string_view key_and_tail, size_t key_bytes, uint32_t run_on) {
+    Fence fence = {key_and_tail.substr(0, key_bytes), 0, run_on, false};
+    fence.tail_bytes = static_cast<uint8_t>(key_and_tail.size() - key_bytes - 1);
+    std::string bytes;
+    EncodePartition({fence, {"z", 5, 0, false}}, "filter", &bytes);
+    return bytes;
+  };
+  const std::string bytes = encoded("b_bdx", 1, 2);
+  Partition p;
+  ASSERT_TRUE(DecodePartition(bytes, 10, &p).ok());
+  EXPECT_EQ(p.fences[0].tail(), "bdx");
+  EXPECT_EQ(p.fences[0].RunOn("bd"), 0u);
+  EXPECT_EQ(p.fences[0].RunOn("bdx"), 2u);
+  EXPECT_EQ(p.fences[1].RunOn("a"), 0u);
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    Partition part;
+    EXPECT_TRUE(absl::IsDataLoss(DecodePartition(bytes.substr(0, n), 10, &part)));
+  }
+  const auto refused = [](const std::string& hostile) {
+    Partition part;
+    return absl::IsDataLoss(DecodePartition(hostile, 10, &part));
+  };
+  EXPECT_TRUE(refused(encoded("b_a", 1, 2))) << "below its fence";
+  EXPECT_TRUE(refused(encoded("b_bx", 1, 0))) << "of a record that does not run on";
+  EXPECT_TRUE(refused(encoded("b_b" + std::string(kTailBytesMax, 'x'), 1, 2))) << "too long";
+}
+
 // FORMAT.md is read beside the code: the sizes and numbers it names are searched for in its text.
 TEST(FormatDocument, NamesTheNumbersOfTheCode) {
   std::ifstream in(ASHLAR_SOURCE_DIR "/engine/FORMAT.md");
