@@ -100,6 +100,9 @@ void AddOptions(CLI::App* app, Line* line) {
   app->add_option("--settle_quiet_ms", c->settle_quiet_ms,
                   "background work has settled when nothing moved for so long")
       ->check(CLI::Range(1, 60000));
+  app->add_option("--idle_ms", c->idle_ms,
+                  "ashlar: after so long without a write it merges what takes needless space")
+      ->check(CLI::Range(1, 3600000));
 }
 
 int ExitOf(const absl::Status& status, bool wrong) {

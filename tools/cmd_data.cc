@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "commands.h"
+#include "json_text.h"
 #include "print.h"
 #include "record_format.h"
 #include "store.h"
@@ -155,6 +156,32 @@ int RunScan(const ScanCommand& command) {
   Output out;
   const absl::Status end = CloseStore(**db, ScanStore(**db, bounds, &out));
   return end.ok() ? kExitOk : Fail(end, command.json);
+}
+
+int RunCompact(const CompactCommand& command) {
+  const absl::StatusOr<std::string> from = Bytes(command.from, command.hex);
+  if (!from.ok()) return Fail(from.status(), command.json);
+  const absl::StatusOr<std::string> to = Bytes(command.to, command.hex);
+  if (!to.ok()) return Fail(to.status(), command.json);
+  auto db = OpenStore(command.path, Access::kWrite);
+  if (!db.ok()) return Fail(db.status(), command.json);
+  const auto in_use = [&] {
+    const Stats s = (*db)->stats();
+    return (s.extents_total - s.extents_free) * s.extent_bytes;
+  };
+  const uint64_t before = in_use();
+  absl::Status end = (*db)->CompactRange(*from, *to);
+  const uint64_t after = in_use();
+  end = CloseStore(**db, end);
+  if (!end.ok()) return Fail(end, command.json);
+  Output out;
+  if (command.json) {
+    out.Write(JsonLine({{"bytes_in_use_before", before}, {"bytes_in_use", after}}));
+  } else {
+    out.Write("compacted: " + HumanBytes(after) + " in use, " + HumanBytes(before) + " before\n");
+  }
+  const absl::Status written = out.Flush();
+  return written.ok() ? kExitOk : Fail(written, command.json);
 }
 
 }  // namespace ashlar::tools

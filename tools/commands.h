@@ -67,6 +67,13 @@ struct ScanCommand {
 };
 int RunScan(const ScanCommand& command);
 
+struct CompactCommand {
+  std::string path, from, to;  // empty: no bound; `to` is the first key left out
+  bool hex = false;
+  bool json = false;
+};
+int RunCompact(const CompactCommand& command);
+
 struct LoadCommand {
   std::string path, file;  // file empty or "-": standard input
   std::string format = "tsv", key_field = "Package";

@@ -73,6 +73,12 @@ void AddScanOptions(CLI::App* sub, ScanCommand* c) {
   sub->add_flag("--hex", c->hex, "bounds are, and records are written, in hexadecimal");
 }
 
+void AddCompactOptions(CLI::App* sub, CompactCommand* c) {
+  sub->add_option("--from", c->from, "only what holds keys from this one on");
+  sub->add_option("--to", c->to, "only what holds keys below this one");
+  sub->add_flag("--hex", c->hex, "bounds are in hexadecimal");
+}
+
 void AddRecordFormat(CLI::App* sub, std::string* format, std::string* key_field) {
   sub->add_option("--format", *format, "tsv (default), jsonl, binary or stanza")
       ->check(CLI::IsMember({"tsv", "jsonl", "binary", "stanza"}))
@@ -118,6 +124,9 @@ int main(int argc, char** argv) {
              AddScanOptions);
   AddCommand(&app, &action, "load", "put the records of a file", RunLoad, AddLoadOptions);
   AddCommand(&app, &action, "dump", "write all records in key order", RunDump, AddDumpOptions);
+  AddCommand(&app, &action, "compact",
+             "merge all down: deletes and old versions give their space back", RunCompact,
+             AddCompactOptions);
   AddCommand<CheckCommand>(&app, &action, "check", "verify every byte that is live", RunCheck,
                            [](CLI::App*, CheckCommand*) {});
   try {

@@ -27,6 +27,7 @@ struct Config {
   uint64_t seek_nexts = 0;
   uint64_t write_rate_limit = 0;  // bytes a second over all writers; 0: none
   uint64_t settle_quiet_ms = 300;
+  uint64_t idle_ms = 10000;
   std::string compression_type = "none";
   uint64_t bloom_bits = 10;
   bool sync = false;

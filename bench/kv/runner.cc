@@ -258,8 +258,7 @@ absl::Status CheckList(const Config& config, const Engine& engine) {
       return absl::InvalidArgumentError(
           absl::StrCat("--benchmarks: there is no benchmark \"", name, "\""));
     }
-    if ((workload->need == Need::kBackwards && !engine.walks_backwards()) ||
-        (workload->need == Need::kCompaction && !engine.compacts())) {
+    if (workload->need == Need::kBackwards && !engine.walks_backwards()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--benchmarks: ", name, ": ", engine.info().name, " has no call for it"));
     }

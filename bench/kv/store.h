@@ -70,7 +70,7 @@ class Store {
   // Whether the engine itself says that background work is running or pending; false where it does
   // not say.
   virtual bool Busy() = 0;
-  virtual absl::Status Compact() = 0;  // only where Engine::compacts
+  virtual absl::Status Compact() = 0;
 
   // Bytes in use on the device.
   virtual absl::StatusOr<uint64_t> UsedBytes() = 0;
@@ -95,7 +95,6 @@ class Engine {
  public:
   virtual ~Engine() = default;
   virtual bool walks_backwards() const = 0;
-  virtual bool compacts() const = 0;
   // Refuses a device that may not be used, and changes nothing.
   virtual absl::Status CheckDevice() = 0;
   // Formats the device anew, whatever store of this program it holds, and opens it.

@@ -91,7 +91,7 @@ class AshlarStore final : public Store {
   }
   absl::Status Flush() override { return db_->Flush(); }
   bool Busy() override { return !db_->stats().settled; }
-  absl::Status Compact() override { return absl::UnimplementedError("compact"); }
+  absl::Status Compact() override { return db_->CompactRange({}, {}); }
 
   // Owned, assigned and freed extents: all that are not free.
   absl::StatusOr<uint64_t> UsedBytes() override {
@@ -122,7 +122,6 @@ class AshlarEngine final : public Engine {
   }
 
   bool walks_backwards() const override { return false; }
-  bool compacts() const override { return false; }
   absl::Status CheckDevice() override { return CheckUsable(config_); }
 
   absl::StatusOr<std::unique_ptr<Store>> OpenFresh() override {
@@ -152,6 +151,7 @@ class AshlarEngine final : public Engine {
  private:
   absl::StatusOr<std::unique_ptr<DB>> OpenDb() const {
     Options options;
+    options.idle_ms = static_cast<uint32_t>(config_.idle_ms);
     options.memory_bytes = config_.cache_size + 2 * config_.write_buffer_size;
     options.log_sink = [](LogLevel level, std::string_view text) {
       if (level == LogLevel::kInfo) return;

@@ -240,7 +240,6 @@ class RocksEngine final : public Engine {
   }
 
   bool walks_backwards() const override { return true; }
-  bool compacts() const override { return true; }
 
   absl::Status CheckDevice() override {
     switch (KindOf(config_.device)) {

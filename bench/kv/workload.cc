@@ -478,7 +478,7 @@ const std::vector<Workload>& Workloads() {
       {"waitforcompaction", "waits until background work has settled"},
       {"stats", "prints what the engine says of itself"},
       {"readreverse", "as readseq, from the end", false, false, Need::kBackwards},
-      {"compact", "compacts the whole store", false, false, Need::kCompaction},
+      {"compact", "compacts the whole store"},
   };
   return all;
 }

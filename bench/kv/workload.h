@@ -30,7 +30,7 @@ struct Totals {
   Histogram latency;
 };
 
-enum class Need { kNothing, kBackwards, kCompaction };
+enum class Need { kNothing, kBackwards };
 
 struct Workload {
   std::string_view name;

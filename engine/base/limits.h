@@ -24,10 +24,17 @@ constexpr uint32_t kSuperblockBytes =
     512;  // at most one LBA of any device: written whole or not at all
 constexpr uint32_t kManifestExtentsMax = 16;  // a copy; bounded by what fits into the superblock
 
-// Level 0 tables that start a merge, and that hold writes back until one step is done. Readers look
-// at every level 0 table, so the stop bounds what a Get costs.
+// Level 0 is where flushed tables arrive; below it lie sorted runs, of which the last holds most.
+// Six of them with a fanout of ten are enough for a million times what level 0 holds.
+constexpr int kLastLevel = 6;
+constexpr int kFanoutMax = 10;
+
+// Level 0 tables that start a merge. Writes are held back more and more from a few above it on, and
+// wait at the stop (Sizing::level0_stop, at most this). Readers look at every level 0 table, so the
+// stop bounds what a Get costs.
 constexpr int kLevel0Merge = 4;
-constexpr int kLevel0Stop = 12;
+constexpr int kLevel0StopMax = 24;
+constexpr int kLevel0StopMin = 12;
 
 constexpr uint64_t kMaxMemtableBytes = 64ull << 20;
 constexpr uint64_t kMaxStepBytes = 16ull << 20;  // one merge step's output, and the size of a table
@@ -37,7 +44,6 @@ constexpr uint64_t kBufferedMaxBytes = 256u << 10;  // kBuffered: bytes not yet 
 constexpr uint64_t kBufferedMaxAgeNs = 1'000'000;
 constexpr uint64_t kBufferedFlushNs = 1'000'000'000;
 constexpr uint64_t kDurableMarkNs = 100'000'000;
-constexpr uint64_t kIdleFlushNs = 10'000'000'000;
 constexpr int kLogWritesInFlight = 4;
 // A record and its header, at most: what a reader must be able to hold.
 constexpr uint32_t kRecordBytesMax = 256u << 10;

@@ -109,6 +109,9 @@ Executor* InlineExecutor();
 struct Env {
   Clock* clock = SystemClock();
   Executor* executor = SystemExecutor();
+  // Not 0: size of the first level below level 0 instead of the one that follows from memory, so
+  // that a small store has several.
+  uint64_t level_base_bytes = 0;
 };
 
 }  // namespace ashlar

@@ -1,7 +1,7 @@
-// One step of a merge: reads level 0 and the run from the plan's smallest key on (or, to drop what
-// no reader needs any more, tables of the run alone), writes one table of the run, and says in one
-// edit what that makes of the inputs: those passed are removed, the others shortened from the
-// front. Knows extents and the write id as arguments only; does not install anything.
+// One step of a merge: reads the plan's tables from their smallest key on, writes one table of the
+// output level, and says in one edit what that makes of the inputs: those passed are removed, the
+// others shortened from the front. Knows extents and the write id as arguments only; does not
+// install anything.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,7 @@ class VisibilityFilter {
   bool Keep(std::string_view key, SequenceNumber sequence);
   // The snapshot that the last entry was kept for, when it was not for being the newest.
   std::optional<SequenceNumber> kept_for() const { return kept_for_; }
-  // Whether nobody can see behind this entry: then a delete at the bottom of the store has done its
+  // Whether nobody can see behind this entry: then a delete with nothing beneath it has done its
   // work.
   bool Bottom(SequenceNumber sequence) const {
     return snapshots_.empty() || snapshots_.front() >= sequence;
@@ -49,7 +49,9 @@ struct MergeInput {
   StoreId store;
   WriteId id;  // of the output table
   std::vector<SequenceNumber> snapshots;
-  uint64_t output_bytes;  // the step ends at the first key boundary behind it
+  uint64_t output_bytes;  // of a table, index and footer included: the step ends at the last key
+                          // boundary before it, where there is one
+  uint64_t input_bytes;   // or at the first behind that much of what is read
   ExtentSource extents;
 };
 

@@ -11,14 +11,10 @@ namespace ashlar {
 namespace {
 
 constexpr uint64_t kFullRetryNs = 1'000'000'000;
+// How often an idle store looks whether a reader of the past is gone.
+constexpr uint64_t kReadersLookNs = 1'000'000'000;
 
 }  // namespace
-
-bool DBImpl::WantsMerge() const {
-  if (!merge_blocked_.ok()) return false;
-  if (version_->level0.empty()) return reclaiming_ && PickRewrite(*version_, LiveSequences());
-  return reclaiming_ || merge_all_ || version_->level0.size() >= kLevel0Merge;
-}
 
 bool DBImpl::BackgroundStep() {
   if (background_busy_ || !failed_.ok()) return false;
@@ -38,8 +34,8 @@ bool DBImpl::BackgroundStep() {
       edit.assign_segments.push_back(*std::move(segment));
       status = Install(std::move(edit));
     }
-  } else if (WantsMerge()) {
-    status = MergeStep();
+  } else if (const auto plan = NextMerge(idle_)) {
+    status = MergeStep(*plan);
   } else {
     did = false;
   }
@@ -63,11 +59,19 @@ void DBImpl::BackgroundThread() {
     if (stopping_) break;
     if (!full_.ok()) {
       work_.WaitFor(&mutex_, kFullRetryNs);
+    } else if (!did && idle_ && !LiveSequences().empty()) {
+      work_.WaitFor(&mutex_, kReadersLookNs);
     } else if (!did) {
       work_.Wait(&mutex_);
     }
   }
   mutex_.Unlock();
+}
+
+void DBImpl::RunBackground() {
+  MutexLock lock(&mutex_);
+  while (!stopping_ && BackgroundStep() && full_.ok()) {
+  }
 }
 
 absl::Status DBImpl::AwaitBackground() {
@@ -94,6 +98,7 @@ void DBImpl::Fail(const absl::Status& cause) {
   since_unix_ms_ = env_.clock->UnixMs();
   unsaid_.push_back(absl::StrCat("writes are refused from now on: ", cause.message()));
   progress_.SignalAll();
+  pace_.SignalAll();
 }
 
 void DBImpl::SayErrors() {
@@ -117,14 +122,22 @@ absl::Status DBImpl::FlushMemtable(bool own) {
   return absl::OkStatus();
 }
 
-absl::Status DBImpl::MergeAll() {
+absl::Status DBImpl::MergeAll() { return Compact({"", "", false}); }
+
+absl::Status DBImpl::CompactRange(std::string_view begin, std::string_view end) {
+  return Compact({std::string(begin), std::string(end), true});
+}
+
+absl::Status DBImpl::Compact(const Compaction& what) {
   RETURN_IF_ERROR(Flush());
   MutexLock lock(&mutex_);
-  merge_all_ = true;
+  while (compacting_ && !stopping_) progress_.Wait(&mutex_);
+  if (stopping_) return absl::FailedPreconditionError("the store is closed");
+  compacting_ = what;
   absl::Status status;
-  while (status.ok() && !version_->level0.empty() && merge_blocked_.ok())
-    status = AwaitBackground();
-  merge_all_ = false;
+  while (status.ok() && (NextMerge(idle_) || background_busy_)) status = AwaitBackground();
+  compacting_.reset();
+  progress_.SignalAll();
   return status.ok() ? merge_blocked_ : status;
 }
 

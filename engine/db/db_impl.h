@@ -22,6 +22,7 @@
 #include "engine/base/counter.h"
 #include "engine/base/sync.h"
 #include "engine/base/types.h"
+#include "engine/compaction/picker.h"
 #include "engine/db/sizing.h"
 #include "engine/db/snapshot_list.h"
 #include "engine/format/superblock.h"
@@ -83,19 +84,23 @@ class DBImpl : public DB {
   std::unique_ptr<Iterator> NewIterator(const ReadOptions& options) override;
   std::unique_ptr<const Snapshot> GetSnapshot() override;
   absl::Status Flush() override;
+  absl::Status CompactRange(std::string_view begin, std::string_view end) override;
   absl::Status Sync() override;
   Health health() const override;
   Limits limits() const override;
   Stats stats() const override;
   absl::Status Close() override;
 
-  // Flushes, and merges until level 0 is empty. For tests.
+  // Flushes, and merges until all is in the last level. For tests.
   absl::Status MergeAll();
   // That each extent in use is somebody's: none has leaked. For tests, with nothing under way and
   // the store not failed.
   absl::Status CheckSpace();
   // Does what the log's thread would have done by now. For tests, where there is none.
   void RunLogTimers();
+  // And what the background's would have done. Returns when there is nothing left to do, or no
+  // room.
+  void RunBackground();
 
   // ---- for the iterator ----
   struct IteratorState;
@@ -130,6 +135,7 @@ class DBImpl : public DB {
   absl::Status MakeSpace(bool only_deletes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // AwaitBackground, the time counted as such a stall.
   absl::Status Stall(Stats::Stall* stall) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void CountStall(Stats::Stall* stall, uint64_t ns);
   bool RoomFor(uint64_t payload_bytes, uint64_t memtable_bytes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Seal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -137,6 +143,7 @@ class DBImpl : public DB {
   bool WorthReclaiming() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status FullError() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckWritable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t idle_ns() const { return uint64_t{options_.idle_ms} * 1'000'000; }
   uint64_t LogDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckNotFailed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteLogState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -157,11 +164,27 @@ class DBImpl : public DB {
   void Fail(const absl::Status& cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives the log sink what was noted for it under mutex_, which is released meanwhile.
   void SayErrors() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool WantsMerge() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Everything with keys in [begin, end) down to the last level; empty: no such bound.
+  struct Compaction {
+    std::string begin, end;
+    bool rewrite;  // MergeDemand::rewrite
+  };
+  absl::Status Compact(const Compaction& what);
 
   // flush_path.cc, compaction_path.cc: mutex_ is held on entry and exit, released in between.
   absl::Status FlushSealed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status MergeStep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status MergeStep(const MergePlan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What the background would merge next, if it had nothing better to do.
+  std::optional<MergePlan> NextMerge(bool idle) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<MergePlan> NextMerge(const MergeDemand& demand) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  double Level0Load() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t Level0Bytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteLevel0Step(uint64_t began_ns, uint64_t bytes_before)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // That a group was written: when the next one may be. And waits until then.
+  void NotePace(uint64_t written_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Pace() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes the memtable's entries to one level 0 table, durable when it returns; without a value
   // there was nothing to write. No lock held. Used by recovery too.
   absl::StatusOr<std::optional<TableMeta>> WriteTable(const Memtable& memtable,
@@ -228,6 +251,7 @@ class DBImpl : public DB {
   CondVar work_;      // for the background: there may be something to do
   CondVar progress_;  // from the background: something was done
   CondVar log_wake_;  // for the log thread
+  CondVar pace_;      // for the leader that is held back: the store ends
 
   // kClosing: no call begins any more; those that had begun, and the background, go on until
   // stopping_.
@@ -269,7 +293,15 @@ class DBImpl : public DB {
   uint64_t iterators_made_ ABSL_GUARDED_BY(mutex_) = 0;
   const std::shared_ptr<SnapshotList> snapshots_ = std::make_shared<SnapshotList>();
   bool reclaiming_ ABSL_GUARDED_BY(mutex_) = false;  // merge whatever is in level 0
-  bool merge_all_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<Compaction> compacting_ ABSL_GUARDED_BY(mutex_);
+  MergeCursor merge_cursor_ ABSL_GUARDED_BY(mutex_);
+  // Nobody has written for idle_ns(): the background may tidy up.
+  bool idle_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of the merges of level 0: bytes a second, and when the last step ended; until when the next
+  // group is held back.
+  double level0_rate_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t level0_step_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t paced_until_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   bool background_busy_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t background_turns_ ABSL_GUARDED_BY(mutex_) = 0;
 
@@ -278,8 +310,6 @@ class DBImpl : public DB {
   uint64_t unsubmitted_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t undurable_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   bool mark_due_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t idle_seal_failed_ns_ ABSL_GUARDED_BY(mutex_) =
-      0;  // the write after which sealing found no room
   uint64_t log_sleeps_until_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: the log thread is awake
 
   // What is counted under mutex_; the rest of it stays zero.

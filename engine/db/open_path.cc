@@ -74,6 +74,9 @@ absl::Status DBImpl::CheckDevice(const Superblock& sb) const {
 }
 
 absl::Status DBImpl::OpenStore() {
+  if (options_.idle_ms == 0) {
+    return absl::InvalidArgumentError("idle_ms is 0; it is at least 1");
+  }
   Superblock found;
   uint64_t generation;
   uint32_t epoch;
@@ -104,6 +107,11 @@ absl::Status DBImpl::OpenStore() {
   }
   ASSIGN_OR_RETURN(sizing_, ComputeSizing(found.store_bytes, found.extent_bytes, found.lba_bytes,
                                           options_.memory_bytes));
+  if (env_.level_base_bytes != 0) {
+    sizing_.level_base_bytes = env_.level_base_bytes;
+    const uint64_t extents = std::max<uint64_t>(env_.level_base_bytes / found.extent_bytes, 2);
+    sizing_.step_bytes = std::min(sizing_.step_bytes, extents * found.extent_bytes);
+  }
   const uint64_t log_memory = uint64_t{LogWriter::kBuffers} * sizing_.log_buffer_bytes;
   ASSIGN_OR_RETURN(files_->io,
                    ExtentIo::Create(device_, found.extent_bytes, kReadQueues,
@@ -237,6 +245,7 @@ absl::Status DBImpl::StartFresh() {
   RETURN_IF_ERROR(log_->StartSegment(open));
   memtable_ = std::make_shared<LoggedMemtable>(sizing_.memtable_bytes, open.id);
   spare_ = std::move(spare);
+  last_write_ns_ = env_.clock->NowNs();
   return absl::OkStatus();
 }
 
@@ -257,6 +266,7 @@ void DBImpl::StopThreads() {
     work_.SignalAll();
     log_wake_.SignalAll();
     progress_.SignalAll();
+    pace_.SignalAll();
   }
 }
 

@@ -1,6 +1,6 @@
 // GET: one view (memtables, version) and one sequence number; memtables, then level 0 newest first,
-// then the run; the first hit wins. ITERATE: the same view as one merged stream, of which the
-// newest visible version of each key is shown.
+// then the sorted runs downwards; the first hit wins. ITERATE: the same view as one merged stream,
+// of which the newest visible version of each key is shown.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -58,14 +58,18 @@ absl::Status GetFrom(const ReadView& view, SequenceNumber sequence, std::string_
     return found == TableReader::Found::kDeleted ? not_found : absl::OkStatus();
   };
   bool done = false;
-  for (const TablePtr& t : view.version->level0) {
+  const auto& levels = view.version->levels;
+  for (const TablePtr& t : levels[0]) {
     RETURN_IF_ERROR(look(*t, &done));
     if (done) return absl::OkStatus();
   }
-  if (const TablePtr* t = view.version->InRun(key); t != nullptr) {
+  for (int level = 1; level <= kLastLevel; ++level) {
+    const TablePtr* const t = TableFor(levels[level], key);
+    if (t == nullptr) continue;
     RETURN_IF_ERROR(look(**t, &done));
+    if (done) return absl::OkStatus();
   }
-  return done ? absl::OkStatus() : not_found;
+  return not_found;
 }
 
 }  // namespace
@@ -97,10 +101,11 @@ std::unique_ptr<InternalIterator> NewViewIterator(const ReadView& view, DamageSi
   std::vector<std::unique_ptr<InternalIterator>> children;
   for (const MemtablePtr& m : view.memtables) children.push_back(m->table.NewIterator());
   const TableReader* const tables = view.files->tables.get();
-  for (const TablePtr& t : view.version->level0) {
-    children.push_back(tables->NewIterator(t, damage));
+  const auto& levels = view.version->levels;
+  for (const TablePtr& t : levels[0]) children.push_back(tables->NewIterator(t, damage));
+  for (int level = 1; level <= kLastLevel; ++level) {
+    if (!levels[level].empty()) children.push_back(NewRunIterator(tables, levels[level], damage));
   }
-  children.push_back(NewRunIterator(tables, view.version->run, damage));
   return NewMergingIterator(std::move(children));
 }
 

@@ -35,14 +35,17 @@ absl::StatusOr<Sizing> ComputeSizing(uint64_t store_bytes, uint32_t extent_bytes
   s.log_buffer_bytes = memory_bytes >= (32u << 20)  ? 256u << 10
                        : memory_bytes >= (8u << 20) ? 64u << 10
                                                     : 32u << 10;
+  s.level0_stop = memory_bytes >= (16u << 20) ? kLevel0StopMax : kLevel0StopMin;
   // Beside memtables and the registered buffers: what a merge reads its inputs through.
   const uint64_t fixed = 2 * s.memtable_bytes +
-                         (kReadQueues + kLevel0Stop + 2) * s.lease_buffer_bytes +
+                         (kReadQueues + uint64_t(s.level0_stop) + 2) * s.lease_buffer_bytes +
                          LogWriter::kBuffers * s.log_buffer_bytes;
   s.index_cache_bytes = std::min(memory_bytes / 3, memory_bytes - fixed);
 
   s.segment_extents = SegmentExtents(s.memtable_bytes, extent_bytes);
-  s.step_bytes = std::clamp<uint64_t>(store_bytes / 32, 2ull * extent_bytes, kMaxStepBytes);
+  s.step_bytes = std::max<uint64_t>(std::min(store_bytes / 32, kMaxStepBytes) / extent_bytes, 2) *
+                 extent_bytes;
+  s.level_base_bytes = kLevel0Merge * s.memtable_bytes;
   const uint64_t log_payload = LogWriter::MaxPayload(s.segment_extents * uint64_t{extent_bytes},
                                                      s.log_buffer_bytes, lba_bytes);
   s.batch_bytes_max = std::min({uint64_t{kMaxBatchBytes}, s.memtable_bytes / 2, log_payload / 2});

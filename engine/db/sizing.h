@@ -13,7 +13,9 @@ struct Sizing {
   uint32_t log_buffer_bytes = 0;
   uint32_t lease_buffer_bytes = 0;
   uint64_t index_cache_bytes = 0;
-  uint64_t step_bytes = 0;  // output of one merge step
+  uint64_t step_bytes = 0;        // output of one merge step
+  uint64_t level_base_bytes = 0;  // MergePolicy::base_bytes
+  int level0_stop = 0;            // tables in level 0 at which writes wait
   uint64_t value_bytes_max = 0;
   uint64_t batch_bytes_max = 0;
 

@@ -27,7 +27,7 @@ Stats DBImpl::stats() const {
   s.device_flushes = io.flushes;
   if (log_ != nullptr) s.log_bytes_written = log_->bytes_written();
   s.extent_bytes = superblock_.extent_bytes;
-  s.levels.resize(2);
+  s.levels.resize(kLastLevel + 1);
   for (const TablePtr& t : version_->AllTables()) {
     Stats::Level& level = s.levels[t->level];
     ++level.tables;
@@ -42,7 +42,7 @@ Stats DBImpl::stats() const {
   for (const MemtablePtr& m : {memtable_, sealed_}) {
     if (m != nullptr) s.memtable_bytes += sizing_.memtable_bytes - m->table.bytes_free();
   }
-  s.settled = sealed_ == nullptr && !unfinished_ && !WantsMerge() && !background_busy_;
+  s.settled = sealed_ == nullptr && !unfinished_ && !background_busy_ && !NextMerge(true);
   return s;
 }
 
@@ -71,9 +71,11 @@ std::string Stats::ToJson() const {
   add("merge_bytes_written", merge_bytes_written);
   add("flushes", flushes);
   add("merge_steps", merge_steps);
+  add("merge_moves", merge_moves);
   stall("memtable_stalls", memtable_stalls);
   stall("merge_stalls", merge_stalls);
   stall("space_stalls", space_stalls);
+  stall("paced_stalls", paced_stalls);
   text += ",\"levels\":[";
   for (size_t i = 0; i < levels.size(); ++i) {
     absl::StrAppend(&text, i > 0 ? "," : "", "{\"tables\":", levels[i].tables,

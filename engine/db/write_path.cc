@@ -190,6 +190,8 @@ absl::Status DBImpl::LeadGroup(Writer* self, std::vector<Writer*>* group) {
     last_sequence_ = last;
     counted_.batches += parts.size();
     counted_.changes += last - first + 1;
+    idle_ = false;
+    NotePace(payload);
   }
   if (!status.ok() && !absl::IsResourceExhausted(status)) Fail(status);
   log_full_ = absl::IsResourceExhausted(status) ? status : absl::OkStatus();
@@ -204,28 +206,33 @@ bool DBImpl::RoomFor(uint64_t payload_bytes, uint64_t memtable_bytes) const {
   return memtable_bytes <= memtable_->table.bytes_free() && log_->Fits(payload_bytes);
 }
 
-absl::Status DBImpl::Stall(Stats::Stall* stall) {
-  const uint64_t begin = env_.clock->NowNs();
-  const absl::Status status = AwaitBackground();
-  const uint64_t ns = env_.clock->NowNs() - begin;
+void DBImpl::CountStall(Stats::Stall* stall, uint64_t ns) {
   ++stall->count;
   stall->total_ns += ns;
   stall->longest_ns = std::max(stall->longest_ns, ns);
+}
+
+absl::Status DBImpl::Stall(Stats::Stall* stall) {
+  const uint64_t begin = env_.clock->NowNs();
+  const absl::Status status = AwaitBackground();
+  CountStall(stall, env_.clock->NowNs() - begin);
   return status;
 }
 
 absl::Status DBImpl::MakeRoom(const WriteBatch& batch) {
+  Pace();
   for (;;) {
     RETURN_IF_ERROR(CheckNotFailed());
     RETURN_IF_ERROR(MakeSpace(batch.only_deletes()));
-    if (!merge_blocked_.ok() && version_->level0.size() >= 4 * kLevel0Stop) {
+    const int level0 = static_cast<int>(version_->levels[0].size());
+    if (!merge_blocked_.ok() && level0 >= 4 * kLevel0StopMin) {
       return absl::Status(
           merge_blocked_.code(),
           absl::StrCat("damage keeps the store from merging, and too much has piled "
                        "up: ",
                        merge_blocked_.message()));
     }
-    if (merge_blocked_.ok() && version_->level0.size() >= kLevel0Stop) {
+    if (merge_blocked_.ok() && level0 >= sizing_.level0_stop) {
       RETURN_IF_ERROR(Stall(&counted_.merge_stalls));
       continue;
     }
@@ -265,13 +272,16 @@ bool DBImpl::LowOnSpace(bool only_deletes) const {
   return space_->free() < (only_deletes ? sizing_.reserve_deletes : sizing_.reserve_writes);
 }
 
-// Whether merging what is in memory and in level 0 can give back at least an extent.
+// Whether merging what is in memory and above the last level can give back at least an extent.
 bool DBImpl::WorthReclaiming() const {
   if (!merge_blocked_.ok()) return false;
-  if (!version_->level0.empty() || sealed_ != nullptr) return true;
-  if (PickRewrite(*version_, LiveSequences())) return true;
+  if (sealed_ != nullptr) return true;
+  MergeDemand everything;
+  everything.all = everything.rewrite = true;
+  everything.readers = LiveSequences();
+  if (NextMerge(everything)) return true;
   uint64_t entries = 0, bytes = 0;
-  for (const TablePtr& t : version_->run) {
+  for (const TablePtr& t : version_->levels[kLastLevel]) {
     entries += t->entries;
     bytes += t->extents.size() * uint64_t{superblock_.extent_bytes};
   }
@@ -375,27 +385,28 @@ uint64_t DBImpl::LogDue() const {
   if (unsubmitted_since_ns_ != 0) due = std::min(due, unsubmitted_since_ns_ + kBufferedMaxAgeNs);
   if (undurable_since_ns_ != 0) due = std::min(due, undurable_since_ns_ + kBufferedFlushNs);
   if (mark_due_) due = std::min(due, last_write_ns_ + kDurableMarkNs);
-  if (!memtable_->table.empty() && idle_seal_failed_ns_ != last_write_ns_) {
-    due = std::min(due, last_write_ns_ + kIdleFlushNs);
-  }
+  if (!idle_) due = std::min(due, last_write_ns_ + idle_ns());
   return due;
 }
 
 bool DBImpl::LogStep() {
   const uint64_t now = env_.clock->NowNs();
   if (now < LogDue()) return false;
-  // A seal that found no room is not due again, and must not stand in front of what is.
-  const bool idle = !memtable_->table.empty() && idle_seal_failed_ns_ != last_write_ns_ &&
-                    now >= last_write_ns_ + kIdleFlushNs;
-  const uint64_t last_write = last_write_ns_;
+  // Once for each idle time: a seal that found no room is not due again before the next write, and
+  // must not stand in front of what is.
+  bool seal = false;
+  if (!idle_ && now >= last_write_ns_ + idle_ns()) {
+    idle_ = true;
+    seal = !memtable_->table.empty();
+    WakeBackground();
+    if (!seal && now < LogDue()) return true;
+  }
   mutex_.Unlock();
-  Writer timers{idle ? Writer::Kind::kSeal : Writer::Kind::kTimers};
+  Writer timers{seal ? Writer::Kind::kSeal : Writer::Kind::kTimers};
   timers.now_ns = now;
   timers.own = true;
-  const absl::Status status = Enqueue(&timers);  // what is for good is kept in failed_
+  Enqueue(&timers).IgnoreError();  // what is for good is kept in failed_
   mutex_.Lock();
-  // Without room for it, not again before the next write.
-  if (idle && !status.ok()) idle_seal_failed_ns_ = last_write;
   return true;
 }
 

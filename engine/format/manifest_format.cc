@@ -17,6 +17,7 @@ enum Tag : uint64_t {
   kLastSequence = 12,
   kClean = 14,
   kSnapshotEnd = 16,
+  kMoveTable = 28,
 };
 
 void AppendExtents(std::string* out, const std::vector<ExtentId>& extents) {
@@ -124,6 +125,12 @@ void EncodeEdit(const VersionEdit& edit, std::string* out) {
     AppendBytes(&field, s.smallest);
     AppendField(out, kShortenTable, field);
   }
+  for (const VersionEdit::Move& m : edit.move_tables) {
+    field.clear();
+    AppendVarint(&field, m.table.raw());
+    field.push_back(static_cast<char>(m.level));
+    AppendField(out, kMoveTable, field);
+  }
   for (const SegmentMeta& s : edit.assign_segments) {
     field.clear();
     AppendVarint(&field, s.id.raw());
@@ -164,6 +171,11 @@ absl::Status DecodeEdit(std::string_view bytes, VersionEdit* edit, uint64_t exte
       case kShortenTable: {
         auto& s = edit->shorten_tables.emplace_back();
         ok = TakeId(&f, &s.table) && TakeU32(&f, &s.dropped_extents) && TakeKey(&f, &s.smallest);
+        break;
+      }
+      case kMoveTable: {
+        auto& m = edit->move_tables.emplace_back();
+        ok = TakeId(&f, &m.table) && f.Fixed(&m.level);
         break;
       }
       case kAssignSegment: {

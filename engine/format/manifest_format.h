@@ -26,9 +26,9 @@ struct TableMeta {
   uint64_t footer_checksum = 0;
   uint64_t entries = 0;     // as written
   uint64_t tombstones = 0;  // as written
-  // Not stored. In the run: the range of sequence numbers whose readers were what tombstones and
-  // older versions were kept for; `kept` whether there were any. A store that was opened again has
-  // no such readers.
+  // Not stored: the range of sequence numbers whose readers were what older versions, and
+  // tombstones with nothing beneath them, were kept for; `kept` whether there were any. A store
+  // that was opened again has no such readers.
   bool kept = false;
   SequenceNumber kept_from = 0, kept_to = 0;
   uint64_t record_bytes = 0;  // keys and values, as written
@@ -50,9 +50,15 @@ struct VersionEdit {
     uint32_t dropped_extents = 0;  // new total
     std::string smallest;          // new bound
   };
+  // Its bytes stay where they are. Before those added, after those shortened.
+  struct Move {
+    WriteId table;
+    uint8_t level = 0;
+  };
   std::vector<TableMeta> add_tables;
   std::vector<WriteId> remove_tables;
   std::vector<Shorten> shorten_tables;
+  std::vector<Move> move_tables;
   std::vector<SegmentMeta> assign_segments;
   std::vector<WriteId> release_segments;
   std::optional<SequenceNumber> last_sequence;

@@ -6,6 +6,7 @@
 
 #include "engine/base/limits.h"
 #include "engine/base/plant.h"
+#include "engine/base/rounding.h"
 #include "engine/base/status.h"
 
 namespace ashlar {
@@ -222,6 +223,16 @@ absl::Status TableBuilder::AppendStream(PageKind kind, std::string_view bytes) {
     RETURN_IF_ERROR(SealCurrent(kind));
   }
   return absl::OkStatus();
+}
+
+uint64_t TableBuilder::bytes_if_finished() const {
+  if (footer_.entries == 0) return 0;
+  const uint64_t record = footer_.record_bytes / footer_.entries + kRecordHeadMax;
+  const uint64_t partitions = top_.size() + 2;  // the open one, and one that the record may begin
+  // A key of the top index is a fence: taken to be as long as the last record's.
+  const uint64_t top = partitions * (last_key_.size() + 16);
+  return kPageBytes * (next_page_ + CeilDiv(record, kPagePayloadBytes) + partitions +
+                       CeilDiv(top, kPagePayloadBytes) + 1);
 }
 
 absl::StatusOr<TableMeta> TableBuilder::Finish() {

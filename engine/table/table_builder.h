@@ -41,8 +41,8 @@ class TableBuilder {
   absl::Status Abandon(const absl::Status& why);
 
   uint64_t entries() const { return footer_.entries; }
-  // What the table takes on the device so far, about.
-  uint64_t bytes() const { return uint64_t{next_page_} * kPageBytes + index_.size(); }
+  // What the table would take on the device if it ended with one more record like those before.
+  uint64_t bytes_if_finished() const;
   // Every extent taken, also after an error.
   const std::vector<ExtentId>& extents() const { return extents_; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 
 namespace ashlar {
@@ -17,15 +18,19 @@ absl::Status Contradiction(absl::string_view what, WriteId id) {
 }  // namespace
 
 std::vector<TablePtr> Version::AllTables() const {
-  std::vector<TablePtr> tables = level0;
-  tables.insert(tables.end(), run.begin(), run.end());
+  std::vector<TablePtr> tables;
+  for (const auto& level : levels) tables.insert(tables.end(), level.begin(), level.end());
   return tables;
 }
 
-const TablePtr* Version::InRun(std::string_view key) const {
-  const auto it =
-      std::lower_bound(run.begin(), run.end(), key,
-                       [](const TablePtr& t, std::string_view k) { return t->largest < k; });
+std::vector<TablePtr>::const_iterator FirstEndingAt(const std::vector<TablePtr>& run,
+                                                    std::string_view key) {
+  return std::lower_bound(run.begin(), run.end(), key,
+                          [](const TablePtr& t, std::string_view k) { return t->largest < k; });
+}
+
+const TablePtr* TableFor(const std::vector<TablePtr>& run, std::string_view key) {
+  const auto it = FirstEndingAt(run, key);
   return it == run.end() || key < (*it)->smallest ? nullptr : &*it;
 }
 
@@ -36,16 +41,27 @@ absl::StatusOr<AppliedEdit> ApplyEdit(const Version& base, const VersionEdit& ed
   next->clean = edit.clean;
 
   const auto find = [&](WriteId id, std::vector<TablePtr>** list) {
-    for (std::vector<TablePtr>* l : {&next->level0, &next->run}) {
+    for (std::vector<TablePtr>& l : next->levels) {
       const auto it =
-          std::find_if(l->begin(), l->end(), [&](const TablePtr& t) { return t->id == id; });
-      if (it != l->end()) {
-        *list = l;
+          std::find_if(l.begin(), l.end(), [&](const TablePtr& t) { return t->id == id; });
+      if (it != l.end()) {
+        *list = &l;
         return it;
       }
     }
     *list = nullptr;
-    return next->run.end();
+    return next->levels[0].end();
+  };
+  const auto insert = [&](TablePtr t) {
+    std::vector<TablePtr>& level = next->levels[t->level];
+    const auto after = [&](const TablePtr& o) {
+      if (t->level == 0 && PLANT("version.newest_is_last_made")) return o->id < t->id;
+      return t->level > 0 ? o->smallest >= t->smallest
+                          : std::pair(o->max_sequence, o->id) < std::pair(t->max_sequence, t->id);
+    };
+    const auto at = std::partition_point(level.begin(), level.end(),
+                                         [&](const TablePtr& o) { return !after(o); });
+    level.insert(at, std::move(t));
   };
   std::vector<TablePtr>* list;
   for (const WriteId id : edit.remove_tables) {
@@ -71,23 +87,24 @@ absl::StatusOr<AppliedEdit> ApplyEdit(const Version& base, const VersionEdit& ed
     shorter->smallest = s.smallest;
     *it = std::move(shorter);
   }
+  const auto unknown_level = [](int level, WriteId id) {
+    return Contradiction(absl::StrCat("names level ", level, ", which is not known, for table"),
+                         id);
+  };
+  for (const VersionEdit::Move& m : edit.move_tables) {
+    const auto it = find(m.table, &list);
+    if (list == nullptr) return Contradiction("moves an unknown table", m.table);
+    if (m.level > kLastLevel) return unknown_level(m.level, m.table);
+    auto moved = std::make_shared<TableMeta>(**it);
+    moved->level = m.level;
+    list->erase(it);
+    insert(std::move(moved));
+  }
   for (const TableMeta& t : edit.add_tables) {
     find(t.id, &list);
     if (list != nullptr) return Contradiction("adds twice table", t.id);
-    auto added = std::make_shared<const TableMeta>(t);
-    if (t.level == 0) {
-      const auto at = std::find_if(next->level0.begin(), next->level0.end(),
-                                   [&](const TablePtr& o) { return o->id < t.id; });
-      next->level0.insert(at, std::move(added));
-    } else if (t.level == 1) {
-      const auto at =
-          std::lower_bound(next->run.begin(), next->run.end(), t.smallest,
-                           [](const TablePtr& o, const std::string& k) { return o->smallest < k; });
-      next->run.insert(at, std::move(added));
-    } else {
-      return Contradiction(absl::StrCat("names level ", t.level, ", which is not known, for table"),
-                           t.id);
-    }
+    if (t.level > kLastLevel) return unknown_level(t.level, t.id);
+    insert(std::make_shared<const TableMeta>(t));
   }
   for (const WriteId id : edit.release_segments) {
     const auto it = next->segments.find(id);
@@ -113,17 +130,14 @@ VersionEdit SnapshotOf(const Version& version) {
 }
 
 absl::Status CheckVersion(const Version& version) {
-  for (size_t i = 1; i < version.run.size(); ++i) {
-    if (version.run[i - 1]->largest >= version.run[i]->smallest) {
-      return absl::DataLossError(absl::StrCat("manifest: ", Name(version.run[i - 1]->id), " and ",
-                                              Name(version.run[i]->id), " of level 1 overlap"));
-    }
-  }
-  for (size_t i = 1; i < version.level0.size(); ++i) {
-    if (version.level0[i - 1]->min_sequence <= version.level0[i]->max_sequence) {
-      return absl::DataLossError(absl::StrCat("manifest: ", Name(version.level0[i - 1]->id),
-                                              " and ", Name(version.level0[i]->id),
-                                              " of level 0 share sequence numbers"));
+  for (int level = 0; level <= kLastLevel; ++level) {
+    const std::vector<TablePtr>& tables = version.levels[level];
+    for (size_t i = 1; i < tables.size(); ++i) {
+      const TableMeta &a = *tables[i - 1], &b = *tables[i];
+      if (level == 0 ? a.min_sequence > b.max_sequence : a.largest < b.smallest) continue;
+      return absl::DataLossError(absl::StrCat("manifest: ", Name(a.id), " and ", Name(b.id),
+                                              " of level ", level,
+                                              level == 0 ? " share sequence numbers" : " overlap"));
     }
   }
   return absl::OkStatus();

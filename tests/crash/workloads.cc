@@ -111,6 +111,33 @@ void MergeSteps(RecordedStore& store) {
   store.Close();
 }
 
+// Several levels, filled and merged by their sizes: tiers, passes over level 0, tables that move,
+// keys that come back in order, deletes that have versions beneath them, and a death in the middle
+// of it.
+void Levels(RecordedStore& store) {
+  store.set_level_base_bytes(64u << 10);
+  store.Open();
+  uint64_t n = 0;
+  for (int round = 0; round < 60; ++round) {
+    for (int i = 0; i < 12; ++i, ++n) {
+      const uint64_t key = round % 5 == 4 ? 200 + n : n * 37 % 150;
+      if (n % 6 == 5 && round % 5 != 4) {
+        store.Write({{Key(key), std::nullopt}}, Durability::kBuffered);
+      } else {
+        store.Put(Key(key), Bytes(200 + n * 331 % (round % 9 == 3 ? 30'000 : 3'000), n),
+                  Durability::kBuffered);
+      }
+    }
+    store.Flush();
+    store.Background();
+    if (round == 30) {
+      store.Die();
+      store.Open();
+    }
+  }
+  store.Close();
+}
+
 // The log goes through many segments.
 void Segments(RecordedStore& store) {
   store.Open();
@@ -295,6 +322,9 @@ const std::vector<Workload>& Workloads() {
        [](S s) { return s.flushes >= 30 && s.merge_steps >= 6; }, 23500, 30000, 1400},
       {"merge_steps", Device(4096, true), MergeSteps,
        [](S s) { return s.shortening_steps >= 3 && s.merge_steps >= 5; }, 2500, 3000, 200},
+      {"levels", Device(4096, true), Levels,
+       [](S s) { return s.merge_steps >= 20 && s.moves >= 3 && s.shortening_steps >= 1; }, 9000,
+       30000, 1400},
       {"segments", Device(4096, false), Segments, [](S s) { return s.segments >= 5; }, 21500, 30000,
        1400},
       {"manifests", Device(4096, true), Manifests,

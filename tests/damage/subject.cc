@@ -189,8 +189,8 @@ void Subject::FindLive() {
     });
   }
   uint32_t table = 0;
-  for (const auto* list : {&version.level0, &version.run}) {
-    for (const TablePtr& t : *list) {
+  for (const auto& list : version.levels) {
+    for (const TablePtr& t : list) {
       const uint32_t dropped = t->dropped_extents * (kExtentBytes / kPageBytes);
       for (uint32_t p = dropped; p < t->pages; ++p) {
         const uint64_t at = place(t->extents, uint64_t{p - dropped} * kPageBytes);

@@ -539,10 +539,10 @@ TEST(DeviceFullIdle, ASealWithoutRoomDelaysNothingElse) {
   rig.SetHook(NoRoomForTables);
   // Sealed, and it finds no room; the next one then can't be sealed.
   ASHLAR_OK(rig->Put(kBufferedWrite, "a", "1"));
-  clock.SleepNs(kIdleFlushNs);
+  clock.SleepNs(Options().idle_ms * 1'000'000ull);
   rig->RunLogTimers();
   ASHLAR_OK(rig->Put(kBufferedWrite, "b", "2"));
-  clock.SleepNs(kIdleFlushNs);
+  clock.SleepNs(Options().idle_ms * 1'000'000ull);
   rig->RunLogTimers();
   rig.Crash([](size_t) { return false; });
   rig.SetHook(nullptr);

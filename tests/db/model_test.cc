@@ -116,7 +116,9 @@ class Walk {
     } else if (dice < 983) {
       ASHLAR_OK(rig_->Sync());
     } else if (dice < 988) {
-      ASHLAR_OK(rig_->MergeAll());
+      const std::string begin = Dice(2) == 0 ? SomeKey() : std::string();
+      const std::string end = Dice(2) == 0 ? SomeKey() : std::string();
+      ASHLAR_OK(Dice(2) == 0 ? rig_->MergeAll() : rig_->CompactRange(begin, end));
     } else if (dice < 992) {
       CompareAll("in the middle");
     } else {
@@ -263,6 +265,7 @@ TEST_P(ModelTest, InTheCallersThread) {
   o.native_fua = !large_lba || !cache;
   o.memory_bytes = memory;
   o.extent_bytes = extent;
+  o.level_base_bytes = cache ? 256u << 10 : 0;
   Walk(o, g_seed).Run(kSteps / 4);
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, ModelTest,
@@ -281,6 +284,7 @@ TEST(ModelThreads, NoFuaSmallBlocks) {
   o.threads = true;
   o.lba_bytes = 512;
   o.native_fua = false;
+  o.level_base_bytes = 256u << 10;
   Walk(o, g_seed).Run(kSteps);
 }
 TEST(ModelThreads, NoCacheLargeExtents) {

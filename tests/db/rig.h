@@ -37,12 +37,15 @@ struct RigOptions {
   bool native_fua = true;
   uint32_t extent_bytes = 0;
   uint64_t memory_bytes = 16 * kMiB;
+  uint64_t level_base_bytes = 0;  // Env's
   bool threads = false;  // the store's own; without, its background work happens inside the calls
 
   std::string Name() const {
     return absl::StrCat(bytes / kMiB, " MiB, LBA ", lba_bytes, volatile_cache ? ", cache" : "",
                         native_fua ? ", FUA" : "", ", extents of ", extent_bytes, ", memory ",
-                        memory_bytes / kMiB, " MiB", threads ? ", threads" : "");
+                        memory_bytes / kMiB, " MiB",
+                        level_base_bytes == 0 ? "" : absl::StrCat(", base ", level_base_bytes),
+                        threads ? ", threads" : "");
   }
 };
 
@@ -90,6 +93,7 @@ class Rig {
   }
   Env StoreEnv() const {
     Env env;
+    env.level_base_bytes = options_.level_base_bytes;
     if (!options_.threads) env.executor = InlineExecutor();
     return env;
   }

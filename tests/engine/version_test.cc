@@ -44,24 +44,24 @@ TEST(VersionEdits, ApplyAndRefuseWhatContradicts) {
   edit.add_tables = {Table(1, 0, "a", "m"), Table(3, 0, "b", "z"), Table(2, 0, "c", "d"),
                      Table(5, 1, "n", "p"), Table(4, 1, "a", "b")};
   const auto v = Apply(empty, edit);
-  ASSERT_EQ(v->level0.size(), 3u);
-  EXPECT_EQ(v->level0[0]->id.counter, 3u);
-  EXPECT_EQ(v->level0[2]->id.counter, 1u);
-  EXPECT_EQ(v->run[0]->id.counter, 4u);
+  ASSERT_EQ(v->levels[0].size(), 3u);
+  EXPECT_EQ(v->levels[0][0]->id.counter, 3u);
+  EXPECT_EQ(v->levels[0][2]->id.counter, 1u);
+  EXPECT_EQ(v->levels[1][0]->id.counter, 4u);
   EXPECT_TRUE(CheckVersion(*v).ok());
-  ASSERT_NE(v->InRun("o"), nullptr);
-  EXPECT_EQ((*v->InRun("o"))->id.counter, 5u);
-  EXPECT_EQ(v->InRun("c"), nullptr);
-  EXPECT_EQ(v->InRun("q"), nullptr);
+  ASSERT_NE(TableFor(v->levels[1], "o"), nullptr);
+  EXPECT_EQ((*TableFor(v->levels[1], "o"))->id.counter, 5u);
+  EXPECT_EQ(TableFor(v->levels[1], "c"), nullptr);
+  EXPECT_EQ(TableFor(v->levels[1], "q"), nullptr);
 
   VersionEdit shorten;
   shorten.shorten_tables.push_back({{1, 3}, 2, "k"});
   shorten.remove_tables.push_back({1, 1});
   const auto w = Apply(*v, shorten, 2 + 3);
-  EXPECT_EQ(w->level0[0]->smallest, "k");
-  EXPECT_EQ(w->level0[0]->extents.size(), 1u);
-  EXPECT_EQ(w->level0[0]->dropped_extents, 2u);
-  EXPECT_EQ(v->level0[0]->extents.size(), 3u);  // the old version is as it was
+  EXPECT_EQ(w->levels[0][0]->smallest, "k");
+  EXPECT_EQ(w->levels[0][0]->extents.size(), 1u);
+  EXPECT_EQ(w->levels[0][0]->dropped_extents, 2u);
+  EXPECT_EQ(v->levels[0][0]->extents.size(), 3u);  // the old version is as it was
 
   const auto refused = [&](const VersionEdit& bad) {
     return absl::IsDataLoss(ApplyEdit(*w, bad).status());
@@ -148,14 +148,14 @@ class ManifestTest : public testing::Test {
 
 TEST_F(ManifestTest, EitherCopyOfEachRecordIsEnough) {
   ASSERT_TRUE(Read().ok());
-  EXPECT_EQ((*Read()).version->level0.size(), 10u);
+  EXPECT_EQ((*Read()).version->levels[0].size(), 10u);
   for (uint32_t page = 0; page < 11; ++page) {
     // Alternately in one and in the other copy: each alone would be lost.
     std::memset(Page(page % 2, page), 0, kPageBytes);
   }
   auto state = Read();
   ASSERT_TRUE(state.ok()) << state.status();
-  EXPECT_EQ(state->version->level0.size(), 10u);
+  EXPECT_EQ(state->version->levels[0].size(), 10u);
   EXPECT_EQ(state->damaged.size(), 10u);  // the last one apart
 }
 
@@ -171,7 +171,7 @@ TEST_F(ManifestTest, LostInBothCopiesIsDamageButForTheLast) {
       EXPECT_TRUE(absl::IsDataLoss(state.status())) << page;
     } else {
       ASSERT_TRUE(state.ok()) << state.status();
-      EXPECT_EQ(state->version->level0.size(), 9u);
+      EXPECT_EQ(state->version->levels[0].size(), 9u);
     }
     for (size_t c : {0u, 1u}) std::memcpy(Page(c, page), kept[c].data(), kPageBytes);
   }
@@ -208,7 +208,7 @@ TEST_F(ManifestTest, OneUnreadableCopyIsNoObstacle) {
   });
   auto state = Read();
   ASSERT_TRUE(state.ok()) << state.status();
-  EXPECT_EQ(state->version->level0.size(), 10u);
+  EXPECT_EQ(state->version->levels[0].size(), 10u);
   floor_.device->set_hook(nullptr);
 }
 
@@ -220,7 +220,7 @@ TEST(Manifest, ALargeSnapshotIsWholeOrNothing) {
     auto t =
         std::make_shared<TableMeta>(Table(1, 1, NumberedKey(2 * i), NumberedKey(2 * i + 1), 1));
     t->id = {1, 10 + i};
-    large.run.push_back(t);
+    large.levels[1].push_back(t);
   }
   const std::array<std::vector<ExtentId>, 2> copies = {floor.Extents(3), floor.Extents(3)};
   ManifestLog log(floor.io.get(), floor.store);
@@ -236,7 +236,7 @@ TEST(Manifest, ALargeSnapshotIsWholeOrNothing) {
   sb.owner.pid = 1;
   auto state = ReadManifest(floor.io.get(), sb);
   ASSERT_TRUE(state.ok()) << state.status();
-  EXPECT_EQ(state->version->run.size(), 5000u);
+  EXPECT_EQ(state->version->levels[1].size(), 5000u);
   // Ids of a later epoch than the store's can't be, nor more extents than it has.
   sb.epoch = 0;
   EXPECT_TRUE(absl::IsDataLoss(ReadManifest(floor.io.get(), sb).status()));
@@ -416,6 +416,9 @@ TEST(Merge, EveryStepLeavesTheSameContents) {
     std::map<std::string, std::string> model;
     SequenceNumber sequence = 0;
     uint32_t counter = 0;
+    const MergePolicy policy{100u << 10, 200u << 10};
+    MergeDemand everything;
+    everything.all = true;
     for (int round = 0; round < 3; ++round) {
       for (int t = 0; t < 3; ++t) {
         std::map<std::string, TestRecord> sorted;
@@ -442,13 +445,16 @@ TEST(Merge, EveryStepLeavesTheSameContents) {
         version = ApplyEdit(*version, edit)->version;
       }
       int steps = 0;
-      while (auto plan = PickMerge(*version)) {
+      MergeCursor cursor;
+      while (auto plan = PickMerge(version, policy, everything, cursor)) {
+        cursor = CursorBehind(*plan, cursor);
         MergeInput input;
         input.io = floor.io.get();
         input.tables = floor.tables.get();
         input.store = floor.store;
         input.id = {1, ++counter};
-        input.output_bytes = 200u << 10;
+        input.output_bytes = policy.step_bytes;
+        input.input_bytes = 4 * policy.step_bytes;
         input.extents = floor.Source();
         std::vector<ExtentId> taken;
         auto edit = RunMergeStep(*plan, input, &taken);
@@ -458,17 +464,18 @@ TEST(Merge, EveryStepLeavesTheSameContents) {
         version = applied->version;
         ASSERT_TRUE(CheckVersion(*version).ok());
         ASSERT_LT(++steps, 100);
-        // Newest first: level 0, then the run.
+        // Newest first: level 0, then the runs.
         for (int probe = 0; probe < 60; ++probe) {
           const std::string key = NumberedKey(random() % 4000);
           std::string value;
           TableReader::Found found = TableReader::Found::kNo;
-          for (const TablePtr& t : version->level0) {
+          for (const TablePtr& t : version->levels[0]) {
             found = *floor.tables->Get(*t, key, UINT64_MAX, &value);
             if (found != TableReader::Found::kNo) break;
           }
-          const TablePtr* in_run = version->InRun(key);
-          if (found == TableReader::Found::kNo && in_run != nullptr) {
+          for (int level = 1; level <= kLastLevel && found == TableReader::Found::kNo; ++level) {
+            const TablePtr* const in_run = TableFor(version->levels[level], key);
+            if (in_run == nullptr) continue;
             found = *floor.tables->Get(**in_run, key, UINT64_MAX, &value);
           }
           const auto expected = model.find(key);
@@ -477,9 +484,9 @@ TEST(Merge, EveryStepLeavesTheSameContents) {
         }
       }
       EXPECT_GT(steps, 1);
-      EXPECT_TRUE(version->level0.empty());
       uint64_t live = 0;
-      for (const TablePtr& t : version->run) {
+      for (int level = 0; level < kLastLevel; ++level) EXPECT_TRUE(version->levels[level].empty());
+      for (const TablePtr& t : version->levels[kLastLevel]) {
         uint64_t pages = 0;
         floor.tables->Verify(
             *t, [](const std::string&, const absl::Status& s) { ADD_FAILURE() << s; }, &pages,
@@ -536,10 +543,13 @@ TEST(Merge, DamagedInputStopsTheStep) {
   input.tables = floor.tables.get();
   input.store = floor.store;
   input.id = {1, 2};
-  input.output_bytes = 1u << 20;
+  input.output_bytes = input.input_bytes = 1u << 20;
   input.extents = floor.Source();
   std::vector<ExtentId> taken;
-  auto result = RunMergeStep(*PickMerge(*version), input, &taken);
+  MergeDemand everything;
+  everything.all = true;
+  auto result =
+      RunMergeStep(*PickMerge(version, {64u << 20, 64u << 20}, everything, {}), input, &taken);
   EXPECT_TRUE(absl::IsDataLoss(result.status())) << result.status();
   EXPECT_FALSE(taken.empty());
 }

@@ -59,7 +59,7 @@ class LifeRun {
       if (dies) device_->DieAt(life_.dies_at);
       Options options;
       options.memory_bytes = setup_.memory_bytes;
-      auto db = DBImpl::Open(options, device_, nullptr, Env{&sim_, &sim_});
+      auto db = DBImpl::Open(options, device_, nullptr, Env{&sim_, &sim_, setup_.level_base_bytes});
       if (!db.ok()) {
         Explained(db.status(), "Open");
         return;

@@ -25,6 +25,7 @@ struct Config {
   SimDeviceOptions drive;
   uint32_t extent_bytes = 64u << 10;
   uint64_t memory_bytes = 2u << 20;
+  uint64_t level_base_bytes = 0;
   bool threads = false;  // the store's own, simulated
   // Every so many operations the store is closed and opened, or its process dies after a Sync. They
   // are no part of the answers.
@@ -37,7 +38,10 @@ std::vector<Config> Configs() {
   std::vector<Config> all;
   const auto add = [&](SimDeviceOptions drive, uint32_t extent_bytes, uint64_t memory_bytes,
                        bool threads = false, uint32_t reopen_every = 0, bool dies = false) {
-    all.push_back({drive, extent_bytes, memory_bytes, threads, reopen_every, dies});
+    // Every other one keeps many small levels.
+    const uint64_t level_base_bytes = all.size() % 2 * (64u << 10);
+    all.push_back(
+        {drive, extent_bytes, memory_bytes, level_base_bytes, threads, reopen_every, dies});
   };
   constexpr uint32_t kKiB = 1u << 10;
   constexpr uint64_t kMiB = 1u << 20;
@@ -69,7 +73,8 @@ std::vector<uint64_t> Answers(uint64_t list, const Config& config, std::string* 
   const auto body = [&] {
     Options options;
     options.memory_bytes = config.memory_bytes;
-    const Env env = config.threads ? Env{&sim, &sim} : FixedEnv();
+    Env env = config.threads ? Env{&sim, &sim} : FixedEnv();
+    env.level_base_bytes = config.level_base_bytes;
     std::unique_ptr<OrderingMonitor> monitor;
     std::unique_ptr<DBImpl> db;
     const auto open = [&] {

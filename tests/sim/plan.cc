@@ -36,6 +36,8 @@ Setup SetupOf(uint64_t seed) {
   s.device.read_back = static_cast<SimDeviceOptions::ReadBack>(dice.Below(5));
   s.extent_bytes = dice.OneIn(4) ? 256u << 10 : 64u << 10;
   s.memory_bytes = dice.OneIn(4) ? 8u << 20 : 2u << 20;
+  const uint64_t bases[] = {0, 64u << 10, 256u << 10, 1u << 20};
+  s.level_base_bytes = bases[dice.Below(4)];
   const uint32_t keys[] = {5, 40, 40, 400};
   s.keys = keys[dice.Below(4)];
   const uint32_t large[] = {4, 12, 12, 100};

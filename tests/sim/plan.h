@@ -61,8 +61,9 @@ struct Setup {
   SimDeviceOptions device;
   uint32_t extent_bytes = 64u << 10;
   uint64_t memory_bytes = 2u << 20;
-  uint32_t keys = 40;   // of each caller
-  uint32_t large = 12;  // one value in so many is large
+  uint64_t level_base_bytes = 0;  // Env's
+  uint32_t keys = 40;             // of each caller
+  uint32_t large = 12;            // one value in so many is large
 };
 
 Setup SetupOf(uint64_t seed);

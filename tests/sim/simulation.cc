@@ -92,7 +92,8 @@ Simulation::Simulation(uint64_t seed) : seed_(seed), lives_(LivesOf(seed)) {
 std::string Simulation::Text() const {
   const Setup s = SetupOf(seed_);
   return absl::StrCat(s.device.Text(), "; extents of ", s.extent_bytes, ", memory ", s.memory_bytes,
-                      ", ", s.keys, " keys, one value in ", s.large, " large; ", items_, " items");
+                      ", base level of ", s.level_base_bytes, ", ", s.keys, " keys, one value in ",
+                      s.large, " large; ", items_, " items");
 }
 
 std::string Simulation::Text(const Keep& keep) const {

@@ -79,7 +79,8 @@ void RecordedStore::Open() {
   monitor_ = std::make_unique<OrderingMonitor>(device_->geometry(), contents_);
   CHECK(monitor_->watching());
   device_->set_observer(monitor_.get());
-  auto db = DBImpl::Open(SmallOptions(), device_, nullptr, {&clock_, InlineExecutor()});
+  auto db = DBImpl::Open(SmallOptions(), device_, nullptr,
+                         {&clock_, InlineExecutor(), level_base_bytes_});
   if (!db.ok()) fprintf(stderr, "%s\n", db.status().ToString().c_str());
   CHECK(db.ok());
   db_ = *std::move(db);
@@ -154,6 +155,11 @@ void RecordedStore::MergeAll() {
   CHECK(db_->MergeAll().ok());
   Mark(true);
 }
+void RecordedStore::Background() {
+  db_->RunBackground();
+  CHECK(db_->health().cause.ok());
+  Mark(false);
+}
 void RecordedStore::Close() {
   CHECK(db_->Close().ok());
   db_.reset();
@@ -172,8 +178,8 @@ void RecordedStore::Die() {
 std::string RecordingSummary::Text() const {
   return absl::StrCat(superblock_updates, " superblock updates, ", manifests, " manifests, ", edits,
                       " edits, ", flushes, " flushes, ", merge_steps, " merge steps (",
-                      shortening_steps, " shorten), ", log_writes, " log writes to ", segments,
-                      " segments, ", marks, " of them marks");
+                      shortening_steps, " shorten), ", moves, " moves, ", log_writes,
+                      " log writes to ", segments, " segments, ", marks, " of them marks");
 }
 
 RecordingSummary Summarise(const Recording& recording, const StoreId& store, uint64_t store_bytes) {
@@ -232,10 +238,11 @@ RecordingSummary Summarise(const Recording& recording, const StoreId& store, uin
       const auto& released = edit.release_segments;
       summary.released_in_flight += std::count(released.begin(), released.end(), segment);
     }
-    bool level0 = false, level1 = !edit.remove_tables.empty() || !edit.shorten_tables.empty();
-    for (const TableMeta& t : edit.add_tables) (t.level == 0 ? level0 : level1) = true;
-    summary.flushes += level0;
-    summary.merge_steps += level1;
+    bool merges = !edit.remove_tables.empty() || !edit.shorten_tables.empty();
+    for (const TableMeta& t : edit.add_tables) merges |= t.level > 0;
+    summary.flushes += !merges && !edit.add_tables.empty();
+    summary.merge_steps += merges;
+    summary.moves += edit.move_tables.size();
     summary.shortening_steps += !edit.shorten_tables.empty();
   }
   return summary;

@@ -47,6 +47,8 @@ class RecordedStore {
         durable_(model->commits()) {}
   ~RecordedStore();
 
+  // Of the stores opened from now on, as Env's.
+  void set_level_base_bytes(uint64_t bytes) { level_base_bytes_ = bytes; }
   void Open();
   void Write(const std::vector<StoreModel::Change>& changes, Durability durability);
   void Put(const std::string& key, const std::string& value,
@@ -60,6 +62,7 @@ class RecordedStore {
   void Sync();
   void Flush();
   void MergeAll();
+  void Background();  // merges what is not in its place
   void Close();
   void Die();  // the process is killed: what was in flight completes, and nothing follows
   DBImpl* db() { return db_.get(); }
@@ -77,6 +80,7 @@ class RecordedStore {
   uint32_t durable_;
   std::unique_ptr<OrderingMonitor> monitor_;
   ManualClock clock_;
+  uint64_t level_base_bytes_ = 0;
   std::unique_ptr<DBImpl> db_;
 };
 
@@ -85,8 +89,9 @@ struct RecordingSummary {
   uint64_t superblock_updates = 0;  // writes of copy 0
   uint64_t manifests = 0;           // started
   uint64_t edits = 0;
-  uint64_t flushes = 0;           // edits that add a level 0 table
-  uint64_t merge_steps = 0;       // edits that add a level 1 table or remove one
+  uint64_t flushes = 0;           // edits that add a table and take nothing away
+  uint64_t merge_steps = 0;       // edits that remove tables, shorten them or add deeper ones
+  uint64_t moves = 0;             // tables moved to another level
   uint64_t shortening_steps = 0;  // of these, those that shorten a table
   uint64_t log_writes = 0;
   uint64_t segments = 0;  // with a write to them

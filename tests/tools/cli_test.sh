@@ -17,9 +17,9 @@ on_terminal() { SHELL=$BASH script -qc "$(printf '%q ' "$@")" /dev/null >shown 2
 
 test_help_names_every_command_and_no_other() {
   expect 0 ctl --help
-  for name in format info get put delete scan load dump check; do has out "  $name "; done
-  for name in list doctor stats top compact trim backup restore wipe; do hasnt out "  $name "; done
-  for name in format info get put delete scan load dump check; do
+  for name in format info get put delete scan load dump check compact; do has out "  $name "; done
+  for name in list doctor stats top trim backup restore wipe; do hasnt out "  $name "; done
+  for name in format info get put delete scan load dump check compact; do
     expect 0 ctl "$name" --help
     has out --json
   done
@@ -162,6 +162,22 @@ test_delete_removes_and_a_missing_key_is_no_error() {
   expect 1 ctl get "$IMAGE" key
   expect 0 ctl delete "$IMAGE" key
   expect 0 ctl delete --hex "$IMAGE" 00
+}
+
+test_compact_gives_back_what_was_deleted() {
+  fresh
+  seq -f 'key%06g' 1 2000 | sed "s/$/\t$(printf '%0500d' 7)/" >in.tsv
+  expect 0 ctl load "$IMAGE" in.tsv
+  seq -f 'key%06g' 1 2000 | sed "s/$/\tlater/" | expect 0 ctl load "$IMAGE"
+  expect 0 ctl compact "$IMAGE" --from=zz
+  expect 0 ctl compact "$IMAGE" --json
+  [ "$(sed 's/.*"bytes_in_use_before":\([0-9]*\).*/\1/' out)" -gt "$(sed 's/.*"bytes_in_use":\([0-9]*\).*/\1/' out)" ]
+  expect 0 ctl compact "$IMAGE"
+  has out 'compacted: '
+  expect 2 ctl compact --hex "$IMAGE" --from=xy
+  expect 0 ctl scan "$IMAGE" --from=key001999
+  same out 'key001999\tlater\nkey002000\tlater\n'
+  expect 0 ctl check "$IMAGE"
 }
 
 test_scan_takes_bounds_prefix_and_limit() {

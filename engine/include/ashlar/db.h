@@ -94,6 +94,12 @@ class DB {
   // Writes the memtable to a table and waits for it.
   virtual absl::Status Flush() = 0;
 
+  // Flushes, and merges what has keys in [begin, end) down to the last level, where deletes and
+  // what they hide are dropped unless a snapshot or iterator sees them; waits for it. Empty: no
+  // such bound. The store does by itself what it needs; this is for who wants the space or the read
+  // speed now. DataLoss: damage keeps it from merging.
+  virtual absl::Status CompactRange(std::string_view begin, std::string_view end) = 0;
+
   // Makes every write that returned before durable.
   virtual absl::Status Sync() = 0;
 

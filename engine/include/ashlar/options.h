@@ -32,6 +32,10 @@ struct Options {
   // Milliseconds.
   uint32_t claim_wait_ms = 5000;
 
+  // The store is idle when nobody has written for so long: then the memtable goes to a table, and
+  // merges give back what takes needless space. Milliseconds, from 1.
+  uint32_t idle_ms = 10'000;
+
   // Where the engine says what it chose and what went wrong. None: it says nothing.
   LogSink log_sink;
 };

@@ -24,6 +24,7 @@ struct Stats {
   // Of the bytes written; what is left is of manifest and superblocks.
   uint64_t log_bytes_written = 0, flush_bytes_written = 0, merge_bytes_written = 0;
   uint64_t flushes = 0, merge_steps = 0;
+  uint64_t merge_moves = 0;  // tables that changed their level as they are
 
   // Writes that had to wait, by what for.
   struct Stall {
@@ -32,6 +33,7 @@ struct Stats {
   };
   Stall memtable_stalls;  // for the last memtable to be written to a table
   Stall merge_stalls;     // for merges: too many tables in level 0
+  Stall paced_stalls;     // so that merges keep up: a little, before there are too many
   Stall space_stalls;     // for merges to give room back
 
   // ---- as it is now ----
@@ -40,7 +42,7 @@ struct Stats {
     uint64_t entries = 0, tombstones = 0;  // as the tables were written
     uint64_t bytes = 0;                    // in extents
   };
-  std::vector<Level> levels;
+  std::vector<Level> levels;  // level 0, where tables arrive, to the last, which holds most
   uint64_t extent_bytes = 0;
   uint64_t extents_total = 0, extents_free = 0;
   uint64_t extents_reserved = 0;  // of the free ones, kept for deletes, merges and reopening
@@ -49,7 +51,9 @@ struct Stats {
   uint64_t iterators = 0, snapshots = 0;
   uint64_t last_sequence = 0;    // of the last visible change
   uint64_t oldest_sequence = 0;  // that a reader of the past holds; without one, the last
-  bool settled = false;  // no memtable waits to become a table, and nothing waits to be merged
+  // No full memtable waits to become a table, and nothing to be merged, even when nobody writes any
+  // more (Options::idle_ms).
+  bool settled = false;
 
   // One object, the names as above.
   std::string ToJson() const;
