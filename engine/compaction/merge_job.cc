@@ -36,7 +36,7 @@ class Beneath {
       at_.push_back({&plan.version->levels[i], 0});
     }
     // Of a merge within level 0 older tables of it lie beneath too.
-    whole_ = plan.output_level > 0 || PLANT("merge.drop_delete_in_level0");
+    whole_ = plan.output_level > 0 || PLANT("merge.drop_delete_in_tier");
   }
 
   // Whether no table there has bounds that hold `key`.

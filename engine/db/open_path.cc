@@ -109,7 +109,7 @@ absl::Status DBImpl::OpenStore() {
                                           options_.memory_bytes));
   if (env_.level_base_bytes != 0) {
     sizing_.level_base_bytes = env_.level_base_bytes;
-    const uint64_t extents = std::max<uint64_t>(env_.level_base_bytes / found.extent_bytes, 2);
+    const uint64_t extents = std::max<uint64_t>(env_.level_base_bytes / 8 / found.extent_bytes, 2);
     sizing_.step_bytes = std::min(sizing_.step_bytes, extents * found.extent_bytes);
   }
   const uint64_t log_memory = uint64_t{LogWriter::kBuffers} * sizing_.log_buffer_bytes;

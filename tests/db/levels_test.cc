@@ -119,6 +119,34 @@ TEST(Levels, ALoadInKeyOrderIsMovedNotMerged) {
   rig.Check("loaded");
 }
 
+// Small tables are gathered within level 0; a delete in them still hides what an older table there
+// holds.
+TEST(Levels, AGatheredDeleteHidesWhatIsOlder) {
+  RigOptions options = SmallLevels();
+  options.level_base_bytes = 1 * kMiB;
+  Rig rig(options);
+  ASHLAR_OK(rig.Open());
+  // Its delete keeps it in level 0: it may not move to the last level.
+  for (uint64_t n = 0; n < 200; ++n) ASHLAR_OK(rig->Put(kBufferedWrite, KeyOf(n), Bytes(n, 1'000)));
+  ASHLAR_OK(rig->Delete(kBufferedWrite, KeyOf(200)));
+  ASHLAR_OK(rig->Flush());
+  for (uint64_t n = 0; n < 4; ++n) {
+    ASHLAR_OK(rig->Delete(kBufferedWrite, KeyOf(n)));
+    ASHLAR_OK(rig->Put(kBufferedWrite, KeyOf(100 + n), "new"));
+    ASHLAR_OK(rig->Flush());
+  }
+  rig->RunBackground();
+  const Stats s = rig->stats();
+  EXPECT_EQ(s.levels[0].tables, 2u);
+  EXPECT_EQ(s.levels[0].tombstones, 5u);
+  EXPECT_EQ(s.merge_steps, 1u);
+  for (uint64_t n = 0; n < 200; ++n) {
+    const bool is_new = n >= 100 && n < 104;
+    ASSERT_EQ(rig.Get(KeyOf(n)), n < 4 ? "<none>" : is_new ? "new" : Bytes(n, 1'000)) << n;
+  }
+  rig.Check("gathered");
+}
+
 TEST(Levels, CompactRangeTakesItsRangeDownAndNoMore) {
   Rig rig(SmallLevels());
   ASHLAR_OK(rig.Open());

@@ -158,6 +158,9 @@ TEST(Picker, APassOverLevel0KeepsItsTables) {
 TEST(Picker, SmallTablesOfLevel0AreGatheredThere) {
   EXPECT_EQ(Transcript({{0, "12:a-z*2 11:a-z*2 10:b-y*2 9:a-z*1 8:c-d*1"}, {6, kLast}}),
             Steps({"0:12 11 10 9 8 -> 0"}));
+  // The new table stays behind those that are newer.
+  EXPECT_EQ(Transcript({{0, "12:a-z*9 11:a-z*2 10:b-y*2 9:a-z*1 8:c-d*1"}, {6, kLast}}),
+            Steps({"0:11 10 9 8 -> 0"}));
   // Not over a large one between them: what is older may not come to lie above.
   EXPECT_EQ(Transcript({{0, "11:a-z*1 10:a-z*1 9:b-y*9 8:a-z*1 7:c-d*1"}}), Steps());
 }
