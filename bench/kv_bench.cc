@@ -32,9 +32,8 @@ struct Line {
 std::string Footer() {
   std::string text = "Benchmarks:\n";
   for (const Workload& w : Workloads()) {
-    const bool rivals = w.need != Need::kNothing;
     absl::StrAppend(&text, "  ", std::string(w.name), std::string(18 - w.name.size(), ' '),
-                    rivals ? "rocksdb alone: " : "", std::string(w.what), "\n");
+                    std::string(w.what), "\n");
   }
   return text +
          "Exit codes: 0 ok, 1 a wrong answer of the engine, 2 usage, 3 refused for safety (the "
@@ -148,7 +147,7 @@ absl::StatusOr<std::unique_ptr<Engine>> NewEngine(const Config& config) {
 absl::Status CheckEngine(const Config& config) {
   auto engine = NewEngine(config);
   if (!engine.ok()) return engine.status();
-  return CheckList(config, **engine);
+  return CheckList(config);
 }
 
 absl::Status CheckLine(const Line& line, bool bloom_given) {

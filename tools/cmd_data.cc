@@ -58,12 +58,11 @@ int Done(const char* what, const KeyCommand& command) {
   return written.ok() ? kExitOk : Fail(written, command.json);
 }
 
-// The first key that is not below the bounds, and whether a key is past them.
-std::string ScanStart(const ScanCommand& bounds) { return std::max(bounds.prefix, bounds.from); }
-
-bool PastEnd(const ScanCommand& bounds, std::string_view key) {
-  if (!bounds.to.empty() && key >= bounds.to) return true;
-  return key.substr(0, bounds.prefix.size()) != bounds.prefix;
+// The first key behind all that begin with `prefix`; empty: there is none.
+std::string BehindPrefix(std::string prefix) {
+  while (!prefix.empty() && prefix.back() == '\xff') prefix.pop_back();
+  if (!prefix.empty()) ++prefix.back();
+  return prefix;
 }
 
 void WriteScanned(std::string_view key, std::string_view value, const ScanCommand& command,
@@ -82,12 +81,17 @@ void WriteScanned(std::string_view key, std::string_view value, const ScanComman
 }
 
 absl::Status ScanStore(DB& db, const ScanCommand& command, Output* out) {
-  const auto it = db.NewIterator(ReadOptions{});
   uint64_t left = command.limit;
-  const std::string start = ScanStart(command);
   if (left == 0) return absl::OkStatus();
-  start.empty() ? it->SeekToFirst() : it->Seek(start);
-  for (; it->Valid() && !PastEnd(command, it->key()) && out->open(); it->Next()) {
+  const std::string lower = std::max(command.prefix, command.from);
+  std::string upper = BehindPrefix(command.prefix);
+  if (upper.empty() || (!command.to.empty() && command.to < upper)) upper = command.to;
+  ReadOptions bounds;
+  bounds.lower_bound = lower;
+  bounds.upper_bound = upper;
+  const auto it = db.NewIterator(bounds);
+  command.reverse ? it->SeekToLast() : it->SeekToFirst();
+  for (; it->Valid() && out->open(); command.reverse ? it->Prev() : it->Next()) {
     WriteScanned(it->key(), it->value(), command, out);
     if (--left == 0) break;
   }

@@ -62,6 +62,7 @@ int RunPut(const PutCommand& command);
 struct ScanCommand {
   std::string path, prefix, from, to;  // empty: no bound; `to` is the first key left out
   uint64_t limit = std::numeric_limits<uint64_t>::max();
+  bool reverse = false;  // from the last key down
   bool hex = false;
   bool json = false;
 };

@@ -70,6 +70,7 @@ void AddScanOptions(CLI::App* sub, ScanCommand* c) {
   sub->add_option("--limit", c->limit, "at most so many records")
       ->type_name("N")
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 62));
+  sub->add_flag("--reverse", c->reverse, "from the last key to the first");
   sub->add_flag("--hex", c->hex, "bounds are, and records are written, in hexadecimal");
 }
 

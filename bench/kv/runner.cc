@@ -251,16 +251,12 @@ class ListRunner {
 
 }  // namespace
 
-absl::Status CheckList(const Config& config, const Engine& engine) {
+absl::Status CheckList(const Config& config) {
   for (const std::string& name : config.benchmarks) {
     const Workload* workload = FindWorkload(name);
     if (workload == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("--benchmarks: there is no benchmark \"", name, "\""));
-    }
-    if (workload->need == Need::kBackwards && !engine.walks_backwards()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--benchmarks: ", name, ": ", engine.info().name, " has no call for it"));
     }
   }
   return absl::OkStatus();

@@ -9,7 +9,7 @@
 namespace ashlar::bench {
 
 // InvalidArgument when the engine lacks what the list asks for; nothing is touched.
-absl::Status CheckList(const Config& config, const Engine& engine);
+absl::Status CheckList(const Config& config);
 
 // Prints each result and adds it to `json`. After an error the results before it are there. `wrong`
 // is set when the error is a wrong answer of the engine. The store is closed and the device given

@@ -24,10 +24,10 @@ class Cursor {
  public:
   virtual ~Cursor() = default;
   virtual void SeekToFirst() = 0;
-  virtual void SeekToLast() = 0;  // only where the engine walks backwards
+  virtual void SeekToLast() = 0;
   virtual void Seek(std::string_view target) = 0;
   virtual void Next() = 0;
-  virtual void Prev() = 0;  // only where the engine walks backwards
+  virtual void Prev() = 0;
   virtual bool Valid() const = 0;
   virtual std::string_view key() const = 0;
   virtual std::string_view value() const = 0;
@@ -94,7 +94,6 @@ struct EngineInfo {
 class Engine {
  public:
   virtual ~Engine() = default;
-  virtual bool walks_backwards() const = 0;
   // Refuses a device that may not be used, and changes nothing.
   virtual absl::Status CheckDevice() = 0;
   // Formats the device anew, whatever store of this program it holds, and opens it.

@@ -15,10 +15,13 @@ class AshlarCursor final : public Cursor {
  public:
   explicit AshlarCursor(std::unique_ptr<Iterator> it) : it_(std::move(it)) {}
   void SeekToFirst() override { it_->SeekToFirst(); }
-  void SeekToLast() override {}
+  void SeekToLast() override {
+    it_->SeekToLast();
+    if (it_->Valid() && it_->key() == kMarkKey) it_->Prev();
+  }
   void Seek(std::string_view target) override { it_->Seek(target); }
   void Next() override { it_->Next(); }
-  void Prev() override {}
+  void Prev() override { it_->Prev(); }
   // The mark is the last key, and no record of the run.
   bool Valid() const override { return it_->Valid() && it_->key() != kMarkKey; }
   std::string_view key() const override { return it_->key(); }
@@ -101,7 +104,9 @@ class AshlarStore final : public Store {
   std::optional<uint64_t> LogBytes() override { return db_->stats().log_bytes_written; }
   std::optional<uint64_t> StallMicros() override {
     const ashlar::Stats s = db_->stats();
-    return (s.memtable_stalls.total_ns + s.merge_stalls.total_ns + s.space_stalls.total_ns) / 1000;
+    return (s.memtable_stalls.total_ns + s.merge_stalls.total_ns + s.paced_stalls.total_ns +
+            s.space_stalls.total_ns) /
+           1000;
   }
   std::string Stats() override { return db_->stats().ToJson() + "\n"; }
 
@@ -121,7 +126,6 @@ class AshlarEngine final : public Engine {
     info_.multiget = "a loop of Get";
   }
 
-  bool walks_backwards() const override { return false; }
   absl::Status CheckDevice() override { return CheckUsable(config_); }
 
   absl::StatusOr<std::unique_ptr<Store>> OpenFresh() override {

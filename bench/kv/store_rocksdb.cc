@@ -239,8 +239,6 @@ class RocksEngine final : public Engine {
     info_.multiget = "MultiGet";
   }
 
-  bool walks_backwards() const override { return true; }
-
   absl::Status CheckDevice() override {
     switch (KindOf(config_.device)) {
       case PathKind::kBlockDevice:

@@ -465,6 +465,7 @@ const std::vector<Workload>& Workloads() {
       {"readhot", "reads of the first 1 % of the keys"},
       {"multireadrandom", "as readrandom, --batch_size keys a call (ashlar: a loop of Get)"},
       {"readseq", "each thread walks over the store once"},
+      {"readreverse", "as readseq, from the end"},
       {"seekrandom", "a new iterator, a seek and --seek_nexts steps"},
       {"deleteseq", "deletes num keys in order", true},
       {"deleterandom", "num deletes of keys drawn uniformly", true},
@@ -477,7 +478,6 @@ const std::vector<Workload>& Workloads() {
       {"ycsbf", "50 % reads, 50 % read-modify-writes, zipfian", true},
       {"waitforcompaction", "waits until background work has settled"},
       {"stats", "prints what the engine says of itself"},
-      {"readreverse", "as readseq, from the end", false, false, Need::kBackwards},
       {"compact", "compacts the whole store"},
   };
   return all;

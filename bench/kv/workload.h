@@ -30,14 +30,11 @@ struct Totals {
   Histogram latency;
 };
 
-enum class Need { kNothing, kBackwards };
-
 struct Workload {
   std::string_view name;
   std::string_view what;  // for --help
   bool writes = false;
   bool fresh = false;  // begins with an empty store
-  Need need = Need::kNothing;
 };
 
 const std::vector<Workload>& Workloads();

@@ -17,7 +17,13 @@ class InternalIterator {
   virtual void SeekToFirst() = 0;
   // To the first entry with a key >= target.
   virtual void Seek(std::string_view target) = 0;
-  virtual void Next() = 0;  // requires Valid()
+  virtual void Next() = 0;  // requires Valid(), and a way here that led forward
+
+  // Backwards, against that order: to the last entry; to the last one with a key < target; to the
+  // one before. There is no turning round but by a seek, which finds the place anew.
+  virtual void SeekToLast() = 0;
+  virtual void SeekBefore(std::string_view target) = 0;
+  virtual void Prev() = 0;  // requires Valid(), and a way here that led backwards
 
   virtual bool Valid() const = 0;
   // Views hold until the next move.

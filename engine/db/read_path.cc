@@ -135,7 +135,29 @@ class StoreIterator : public Iterator {
     valid_ = false;
     if (!Ready()) return;
     state_->stream->Seek(std::max(target, std::string_view(lower_)));
+    backward_ = false;
     FindVisible(nullptr);
+  }
+
+  void SeekToLast() override {
+    MutexLock lock(&state_->mutex);
+    valid_ = false;
+    if (!Ready()) return;
+    upper_.empty() ? state_->stream->SeekToLast() : state_->stream->SeekBefore(upper_);
+    backward_ = true;
+    FindVisibleBackward();
+  }
+
+  void SeekForPrev(std::string_view target) override {
+    MutexLock lock(&state_->mutex);
+    valid_ = false;
+    if (!Ready()) return;
+    std::string behind(target);
+    behind.push_back('\0');  // the next key there can be
+    const bool within = upper_.empty() || PLANT("iterator.upper_inclusive");
+    state_->stream->SeekBefore(within ? behind : std::min(behind, upper_));
+    backward_ = true;
+    FindVisibleBackward();
   }
 
   void Next() override {
@@ -144,9 +166,22 @@ class StoreIterator : public Iterator {
     valid_ = false;
     const bool kept = state_->stream != nullptr;
     if (!Ready()) return;
-    // Built anew: back to where it was. The versions of the current key are passed over below.
-    if (!kept) state_->stream->Seek(key_);
+    // Built anew, or turned round: back to where it was. The versions of the current key are passed
+    // over below.
+    if (!kept || backward_) state_->stream->Seek(key_);
+    backward_ = false;
     FindVisible(&key_);
+  }
+
+  void Prev() override {
+    CHECK(valid_);
+    MutexLock lock(&state_->mutex);
+    valid_ = false;
+    const bool kept = state_->stream != nullptr;
+    if (!Ready()) return;
+    if (!kept || !backward_) state_->stream->SeekBefore(key_);
+    backward_ = true;
+    FindVisibleBackward();
   }
 
   bool Valid() const override { return valid_; }
@@ -203,11 +238,35 @@ class StoreIterator : public Iterator {
     status_ = s.status();
   }
 
+  // Backwards a key's oldest version comes first: the newest visible one is known when the stream
+  // has left the key.
+  void FindVisibleBackward() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex) {
+    InternalIterator& s = *state_->stream;
+    bool seen = false, shown = false;  // a version of key_, and whether it is a value
+    for (; s.Valid() && s.key() >= lower_; s.Prev()) {
+      if (seen && s.key() != key_) {
+        if (shown) break;
+        seen = false;
+      }
+      if (s.sequence() > state_->sequence) continue;
+      if (seen && PLANT("iterator.oldest_backwards")) continue;
+      seen = true;
+      key_.assign(s.key());
+      shown = s.kind() == EntryKind::kValue;
+      if (!shown) continue;
+      if (!s.LoadValue()) break;
+      value_.assign(s.value());
+    }
+    status_ = s.status();
+    valid_ = status_.ok() && shown;
+  }
+
   const std::shared_ptr<DBImpl::IteratorState> state_;
   const std::string lower_, upper_;
   const absl::Status refused_;
   std::string key_, value_, skip_key_;
   bool valid_ = false;
+  bool backward_ = false;  // the stream's way, on which it stands behind what is shown
   absl::Status status_;
 };
 

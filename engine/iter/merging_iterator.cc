@@ -1,6 +1,6 @@
 #include "engine/iter/merging_iterator.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace ashlar {
 namespace {
@@ -14,14 +14,26 @@ class MergingIterator : public InternalIterator {
 
   void SeekToFirst() override {
     for (auto& c : children_) c->SeekToFirst();
-    Rebuild();
+    Rebuild(false);
   }
   void Seek(std::string_view target) override {
     for (auto& c : children_) c->Seek(target);
-    Rebuild();
+    Rebuild(false);
   }
   void Next() override {
     heap_.front()->Next();
+    Settle();
+  }
+  void SeekToLast() override {
+    for (auto& c : children_) c->SeekToLast();
+    Rebuild(true);
+  }
+  void SeekBefore(std::string_view target) override {
+    for (auto& c : children_) c->SeekBefore(target);
+    Rebuild(true);
+  }
+  void Prev() override {
+    heap_.front()->Prev();
     Settle();
   }
   bool Valid() const override { return !heap_.empty(); }
@@ -48,21 +60,25 @@ class MergingIterator : public InternalIterator {
     if (top->Valid()) {
       // Runs are long: the same child often stays in front, and then one comparison with each of
       // the heap's second row is all.
-      return SiftDown();
+      return SiftDown(0);
     }
     if (!top->status().ok()) return Fail(top->status());
-    std::pop_heap(heap_.begin(), heap_.end(), After);
+    std::swap(heap_.front(), heap_.back());
     heap_.pop_back();
+    SiftDown(0);
   }
-  static bool After(const InternalIterator* a, const InternalIterator* b) {
+  // Whether `a` comes after `b` on the way.
+  bool After(const InternalIterator* a, const InternalIterator* b) const {
     const int c = a->key().compare(b->key());
-    return c > 0 || (c == 0 && a->sequence() < b->sequence());
+    return backward_ ? c < 0 || (c == 0 && a->sequence() > b->sequence())
+                     : c > 0 || (c == 0 && a->sequence() < b->sequence());
   }
   void Fail(absl::Status status) {
     status_ = std::move(status);
     heap_.clear();
   }
-  void Rebuild() {
+  void Rebuild(bool backward) {
+    backward_ = backward;
     heap_.clear();
     status_ = absl::OkStatus();
     for (auto& c : children_) {
@@ -72,10 +88,9 @@ class MergingIterator : public InternalIterator {
         return Fail(c->status());
       }
     }
-    std::make_heap(heap_.begin(), heap_.end(), After);
+    for (size_t i = heap_.size() / 2; i-- > 0;) SiftDown(i);
   }
-  void SiftDown() {
-    size_t i = 0;
+  void SiftDown(size_t i) {
     for (;;) {
       size_t best = 2 * i + 1;
       if (best >= heap_.size()) return;
@@ -87,7 +102,8 @@ class MergingIterator : public InternalIterator {
   }
 
   const std::vector<std::unique_ptr<InternalIterator>> children_;
-  std::vector<InternalIterator*> heap_;  // the front has the smallest entry
+  std::vector<InternalIterator*> heap_;  // the front has the entry that comes first
+  bool backward_ = false;
   absl::Status status_;
 };
 

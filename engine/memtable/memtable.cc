@@ -71,6 +71,20 @@ Memtable::Node* Memtable::FindAtOrAfter(std::string_view key, SequenceNumber seq
   }
 }
 
+Memtable::Node* Memtable::FindBefore(std::string_view key, SequenceNumber sequence) const {
+  Node* previous[kMaxHeight];
+  FindAtOrAfter(key, sequence, previous);
+  return previous[0] == head_ ? nullptr : previous[0];
+}
+
+Memtable::Node* Memtable::FindLast() const {
+  Node* x = head_;
+  for (int level = height_.load(std::memory_order_relaxed) - 1; level >= 0; --level) {
+    while (Node* const next = x->next(level)) x = next;
+  }
+  return x == head_ ? nullptr : x;
+}
+
 void Memtable::Add(SequenceNumber sequence, EntryKind kind, std::string_view key,
                    std::string_view value) {
   Node* previous[kMaxHeight];
@@ -121,6 +135,11 @@ class MemtableIterator : public InternalIterator {
     node_ = memtable_->FindAtOrAfter(target, UINT64_MAX, nullptr);
   }
   void Next() override { node_ = node_->next(0); }
+  void SeekToLast() override { node_ = memtable_->FindLast(); }
+  void SeekBefore(std::string_view target) override {
+    node_ = memtable_->FindBefore(target, UINT64_MAX);
+  }
+  void Prev() override { node_ = memtable_->FindBefore(node_->key(), node_->sequence); }
   bool Valid() const override { return node_ != nullptr; }
   std::string_view key() const override { return node_->key(); }
   std::string_view value() const override { return node_->value(); }

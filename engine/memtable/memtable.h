@@ -53,6 +53,9 @@ class Memtable {
   int RandomHeight();
   // First node at or after (key, sequence); fills previous[] when not null.
   Node* FindAtOrAfter(std::string_view key, SequenceNumber sequence, Node** previous) const;
+  // Last node before (key, sequence), or null. Nodes have no links back: it is searched for.
+  Node* FindBefore(std::string_view key, SequenceNumber sequence) const;
+  Node* FindLast() const;
 
   const size_t capacity_;
   std::unique_ptr<std::byte[]> memory_;

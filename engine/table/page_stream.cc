@@ -30,6 +30,28 @@ absl::Status PageStream::Page(uint32_t page, uint32_t ahead, uint32_t end, const
     first_ = page;
     count_ = n;
   }
+  return Buffered(page, bytes, header);
+}
+
+absl::Status PageStream::PageBackward(uint32_t page, uint32_t ahead, uint32_t behind,
+                                      uint32_t begin, const std::byte** bytes, PageHeader* header) {
+  // What does not fit beside its page is read when it is asked for.
+  if (ahead >= capacity_) ahead = 0;
+  if (page < first_ || page + ahead >= first_ + count_) {
+    count_ = 0;
+    verified_ = 0;
+    behind = std::min({behind, capacity_ - ahead - 1, page - begin});
+    uint32_t first = page - behind, n = behind + 1 + ahead;
+    absl::Status status = Fill(first, n);
+    if (!status.ok() && n > 1) status = Fill(first = page, n = 1);
+    RETURN_IF_ERROR(status);
+    first_ = first;
+    count_ = n;
+  }
+  return Buffered(page, bytes, header);
+}
+
+absl::Status PageStream::Buffered(uint32_t page, const std::byte** bytes, PageHeader* header) {
   const uint32_t i = page - first_;
   *bytes = buffer_ + size_t{i} * kPageBytes;
   if ((verified_ >> i & 1) != 0) {

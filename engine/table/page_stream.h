@@ -23,6 +23,11 @@ class PageStream {
   absl::Status Page(uint32_t page, uint32_t ahead, uint32_t end, const std::byte** bytes,
                     PageHeader* header);
 
+  // Page `page` on the way back: reads it together with up to `behind` pages before it, but none
+  // before `begin`, and with `ahead` pages after it, which its last record runs on into.
+  absl::Status PageBackward(uint32_t page, uint32_t ahead, uint32_t behind, uint32_t begin,
+                            const std::byte** bytes, PageHeader* header);
+
   // One record, its position and its end. The views point into the buffer or into `scratch`.
   struct Record {
     RecordHead head;
@@ -40,6 +45,8 @@ class PageStream {
 
  private:
   absl::Status Fill(uint32_t page, uint32_t count);
+  // A page that is in the buffer, verified.
+  absl::Status Buffered(uint32_t page, const std::byte** bytes, PageHeader* header);
 
   const TableReader& reader_;
   const TableMeta& meta_;

@@ -28,6 +28,23 @@ class RunIterator : public InternalIterator {
     current_->Next();
     SkipEnded();
   }
+  void SeekToLast() override {
+    OpenLast(tables_.size());
+    if (current_ != nullptr) current_->SeekToLast();
+    SkipEndedBackward();
+  }
+  void SeekBefore(std::string_view target) override {
+    const auto behind =
+        std::lower_bound(tables_.begin(), tables_.end(), target,
+                         [](const auto& table, std::string_view t) { return table->smallest < t; });
+    OpenLast(static_cast<size_t>(behind - tables_.begin()));
+    if (current_ != nullptr) current_->SeekBefore(target);
+    SkipEndedBackward();
+  }
+  void Prev() override {
+    current_->Prev();
+    SkipEndedBackward();
+  }
   bool Valid() const override { return current_ != nullptr && current_->Valid(); }
   std::string_view key() const override { return current_->key(); }
   bool LoadValue() override {
@@ -46,6 +63,17 @@ class RunIterator : public InternalIterator {
   void Open(size_t index) {
     index_ = index;
     current_ = index < tables_.size() ? reader_->NewIterator(tables_[index], damage_) : nullptr;
+  }
+  // The last of the first `count` tables.
+  void OpenLast(size_t count) {
+    if (count > 0) return Open(count - 1);
+    current_ = nullptr;
+  }
+  void SkipEndedBackward() {
+    while (current_ != nullptr && !current_->Valid() && current_->status().ok()) {
+      OpenLast(index_);
+      if (current_ != nullptr) current_->SeekToLast();
+    }
   }
   void SkipEnded() {
     while (current_ != nullptr && !current_->Valid() && current_->status().ok()) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/limits.h"
+#include "engine/base/plant.h"
 #include "engine/base/status.h"
 #include "engine/table/page_stream.h"
 
@@ -206,6 +207,15 @@ class TableIterator : public InternalIterator {
     Load();
   }
 
+  // Backwards damage is never passed over.
+  void SeekToLast() override { SeekBackward(nullptr); }
+  void SeekBefore(std::string_view target) override { SeekBackward(&target); }
+  void Prev() override {
+    valid_ = false;
+    if (scratch_.capacity() > kScratchKept) std::string().swap(scratch_);
+    status_ = StepBackward();
+  }
+
   bool Valid() const override { return valid_; }
   std::string_view key() const override { return record_.key; }
   bool LoadValue() override {
@@ -243,6 +253,82 @@ class TableIterator : public InternalIterator {
     // they start.
     if (top_ == nullptr) end_ = meta_->pages - meta_->tail_pages;
     return SkipDamage();
+  }
+
+  void SeekBackward(const std::string_view* target) {
+    valid_ = false;
+    status_ = absl::OkStatus();
+    behind_ = 0;
+    if (target != nullptr && *target <= meta_->smallest) return;
+    status_ = PositionBackward(target);
+    if (status_.ok()) status_ = StepBackward();
+  }
+
+  // Behind the last record with a key below the target.
+  absl::Status PositionBackward(const std::string_view* target) {
+    ASSIGN_OR_RETURN(top_, reader_.Top(*meta_));
+    end_ = top_->footer.data_pages;
+    part_ = static_cast<uint32_t>(target != nullptr ? top_->PartitionFor(*target)
+                                                    : top_->entries.size() - 1);
+    ASSIGN_OR_RETURN(partition_, reader_.Part(*meta_, *top_, part_));
+    fence_ = target != nullptr ? FenceFor(*partition_, *target) : partition_->fences.size() - 1;
+    RETURN_IF_ERROR(EnterBackward());
+    while (target != nullptr && starts_left_ > 0) {
+      RETURN_IF_ERROR(
+          pages_.ReadRecord(page_, starts_[starts_left_ - 1], end_, false, &scratch_, &record_));
+      if (record_.key < *target) break;
+      --starts_left_;
+    }
+    return absl::OkStatus();
+  }
+
+  // To the end of the fence's page, where the starts of its records are written down: they are
+  // found from the front alone.
+  absl::Status EnterBackward() {
+    const Fence& fence = partition_->fences[fence_];
+    page_ = fence.page;
+    starts_.clear();
+    starts_left_ = 0;
+    const uint32_t begin = meta_->dropped_extents * (reader_.io_->extent_bytes() / kPageBytes);
+    if (page_ < begin) return absl::OkStatus();  // where everything is below the table's bound
+    const std::byte* bytes;
+    PageHeader header;
+    RETURN_IF_ERROR(pages_.PageBackward(page_, fence.run_on, behind_, begin, &bytes, &header));
+    behind_ = std::min(std::max(behind_ * 2, 1u), capacity_ - 1);
+    if (header.first_record == kNoRecordStarts) {
+      return reader_.Damaged(*meta_, page_, "an index that points to a page without records");
+    }
+    for (uint64_t at = header.first_record; at < header.used;) {
+      RecordHead head;
+      const std::string_view rest(reinterpret_cast<const char*>(bytes) + at, header.used - at);
+      if (absl::Status s = ParseRecordHead(rest, &head); !s.ok()) {
+        return reader_.Damaged(*meta_, page_, s.message());
+      }
+      starts_.push_back(static_cast<uint16_t>(at));
+      at += head.bytes();
+    }
+    starts_left_ = starts_.size();
+    return absl::OkStatus();
+  }
+
+  absl::Status StepBackward() {
+    while (starts_left_ == 0) {
+      if (fence_ > 0) {
+        --fence_;
+      } else if (part_ > 0) {
+        ASSIGN_OR_RETURN(partition_, reader_.Part(*meta_, *top_, --part_));
+        fence_ = PLANT("table.first_fence_backwards") ? 0 : partition_->fences.size() - 1;
+      } else {
+        return absl::OkStatus();
+      }
+      RETURN_IF_ERROR(EnterBackward());
+      if (starts_.empty()) return absl::OkStatus();
+    }
+    offset_ = starts_[--starts_left_];
+    RETURN_IF_ERROR(pages_.ReadRecord(page_, offset_, end_, false, &scratch_, &record_));
+    valid_ = record_.key >= meta_->smallest;
+    value_loaded_ = record_.end_page == page_;
+    return absl::OkStatus();
   }
 
   // To the first record that starts in page_.
@@ -327,6 +413,13 @@ class TableIterator : public InternalIterator {
   uint32_t page_ = 0, offset_ = 0;
   uint32_t last_page_ = UINT32_MAX;
   uint32_t ahead_ = 1;
+  // On the way back: the fence of page_, and of the records that start there those that are left.
+  std::shared_ptr<const Partition> partition_;
+  uint32_t part_ = 0;
+  size_t fence_ = 0;
+  std::vector<uint16_t> starts_;
+  size_t starts_left_ = 0;
+  uint32_t behind_ = 0;
   std::string scratch_;
   PageStream::Record record_;
   bool valid_ = false;

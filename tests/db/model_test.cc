@@ -155,12 +155,29 @@ class Walk {
     bounded.lower_bound = lower;
     bounded.upper_bound = upper;
     const auto it = rig_->NewIterator(bounded);
+    if (Dice(3) == 0) return ScanBackward(it.get(), target, lower, upper);
     target.empty() ? it->SeekToFirst() : it->Seek(target);
     auto want = model_.lower_bound(std::max(target, lower));
     const auto more = [&] {
       return want != model_.end() && (upper.empty() || want->first < upper);
     };
     for (uint64_t n = Dice(30); n > 0 && more(); --n, ++want, it->Next()) {
+      ASSERT_TRUE(it->Valid()) << when_ << ": " << it->status();
+      ASSERT_TRUE(it->key() == want->first && it->value() == want->second) << when_;
+    }
+    ASSERT_EQ(it->Valid(), more()) << when_ << ": " << it->status();
+    ASSERT_EQ(it->status(), absl::OkStatus()) << when_;
+  }
+
+  void ScanBackward(Iterator* it, const std::string& target, const std::string& lower,
+                    const std::string& upper) {
+    target.empty() ? it->SeekToLast() : it->SeekForPrev(target);
+    // Behind the first one that is shown.
+    auto want = target.empty() ? model_.end() : model_.upper_bound(target);
+    if (!upper.empty() && (target.empty() || upper <= target)) want = model_.lower_bound(upper);
+    const auto more = [&] { return want != model_.begin() && std::prev(want)->first >= lower; };
+    for (uint64_t n = Dice(30); n > 0 && more(); --n, it->Prev()) {
+      --want;
       ASSERT_TRUE(it->Valid()) << when_ << ": " << it->status();
       ASSERT_TRUE(it->key() == want->first && it->value() == want->second) << when_;
     }
@@ -186,8 +203,13 @@ class Walk {
     for (uint64_t n = Dice(20); n > 0 && h.at != h.moment.end(); --n) {
       ASSERT_TRUE(h.it->Valid()) << when_ << ": " << h.it->status();
       ASSERT_TRUE(h.it->key() == h.at->first && h.it->value() == h.at->second) << when_;
-      h.it->Next();
-      ++h.at;
+      if (h.at != h.moment.begin() && Dice(4) == 0) {
+        h.it->Prev();
+        --h.at;
+      } else {
+        h.it->Next();
+        ++h.at;
+      }
     }
     ASSERT_EQ(h.it->Valid(), h.at != h.moment.end()) << when_ << ": " << h.it->status();
     if (Dice(10) == 0) {

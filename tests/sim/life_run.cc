@@ -337,7 +337,9 @@ class LifeRun {
     }
     const auto it = db->NewIterator({});
     for (const Caller& c : *callers_) most.push_back(c.writes.size());
-    for (it->SeekToFirst(); it->Valid(); it->Next()) {
+    const bool backward = dice->OneIn(2);
+    backward ? it->SeekToLast() : it->SeekToFirst();
+    for (; it->Valid(); backward ? it->Prev() : it->Next()) {
       const std::string key(it->key()), value(it->value());
       if (!it->status().ok()) break;
       const std::optional<size_t> owner = OwnerOfKey(key);
@@ -388,8 +390,14 @@ class LifeRun {
       Explained(held->it->status(), "an iterator");
       return false;
     }
-    held->it->Next();
-    ++held->at;
+    // Now and then it turns round.
+    if (held->at != held->moment.begin() && sim_.Random() % 6 == 0) {
+      held->it->Prev();
+      --held->at;
+    } else {
+      held->it->Next();
+      ++held->at;
+    }
     return true;
   }
 

@@ -118,7 +118,9 @@ std::vector<uint64_t> Answers(uint64_t list, const Config& config, std::string* 
         const std::string from = key();
         uint64_t left = 1 + random() % 20;
         std::string all;
-        for (it->Seek(from); it->Valid() && left > 0; it->Next(), --left) {
+        const bool backward = random() % 3 == 0;
+        backward ? it->SeekForPrev(from) : it->Seek(from);
+        for (; it->Valid() && left > 0; backward ? it->Prev() : it->Next(), --left) {
           absl::StrAppend(&all, std::string(it->key()), "=", std::string(it->value()), ";");
         }
         answer(all + it->status().ToString());

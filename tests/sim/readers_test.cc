@@ -59,7 +59,9 @@ std::string RunBeside(uint64_t seed, uint64_t* reads) {
       } else {
         const auto it = db->NewIterator({});
         uint64_t most = begun, seen = 0, first = 0;
-        for (it->SeekToFirst(); it->Valid(); it->Next(), ++seen) {
+        const bool backward = sim.Random() % 2 == 0;
+        backward ? it->SeekToLast() : it->SeekToFirst();
+        for (; it->Valid(); backward ? it->Prev() : it->Next(), ++seen) {
           if (seen == 0) {
             judge("an iterator", it->value(), least, most);
             if (!wrong.empty()) return;

@@ -191,6 +191,16 @@ test_scan_takes_bounds_prefix_and_limit() {
   same out 'ab\tvab\nabc\tvabc\n'
   expect 0 ctl scan "$IMAGE" --prefix=ab --from=abc --limit=1
   same out 'abc\tvabc\n'
+  expect 0 ctl scan "$IMAGE" --reverse
+  same out 'b\tvb\nabd\tvabd\nabc\tvabc\nab\tvab\na\tva\n'
+  expect 0 ctl scan "$IMAGE" --reverse --prefix=ab --to=abd
+  same out 'abc\tvabc\nab\tvab\n'
+  expect 0 ctl scan "$IMAGE" --reverse --from=ab --limit=2
+  same out 'b\tvb\nabd\tvabd\n'
+  expect 0 ctl scan "$IMAGE" --prefix=a --to=b
+  same out 'a\tva\nab\tvab\nabc\tvabc\nabd\tvabd\n'
+  expect 0 ctl scan --hex "$IMAGE" --prefix=ff
+  same out ''
   expect 0 ctl scan "$IMAGE" --limit=0
   same out ''
   expect 0 ctl scan "$IMAGE" --prefix=zz

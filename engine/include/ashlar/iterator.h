@@ -22,8 +22,13 @@ class Iterator {
   virtual void SeekToFirst() = 0;
   // To the first key >= target within the bounds.
   virtual void Seek(std::string_view target) = 0;
-  // Requires Valid(): a call that does not have it ends the process.
+  virtual void SeekToLast() = 0;
+  // To the last key <= target within the bounds.
+  virtual void SeekForPrev(std::string_view target) = 0;
+  // Require Valid(): a call that does not have it ends the process. Past either end the iterator is
+  // not Valid(), and a seek brings it back. Turning round costs as much as a seek.
   virtual void Next() = 0;
+  virtual void Prev() = 0;
 
   // False at the end and after an error: then status() tells which.
   virtual bool Valid() const = 0;
