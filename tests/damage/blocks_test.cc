@@ -64,7 +64,7 @@ TEST_P(DamagedBlocks, SwappedOfAnUnclosedStore) {
 
 TEST_P(DamagedBlocks, OfZerosOnesAndGarbage) {
   Subject closed(ClosedLife(GetParam())), unclosed(LongLife(GetParam()));
-  Cases cases("damage_whole_store_overwritten_blocks", GetParam() == 512 ? 7500 : 1100);
+  Cases cases("damage_whole_store_overwritten_blocks", GetParam() == 512 ? 7400 : 1100);
   for (Subject* const subject : {&closed, &unclosed}) {
     Checker checker(subject);
     std::vector<uint64_t> lbas = subject->lbas;
